@@ -28,7 +28,7 @@ def audits(quick: bool) -> Rows:
     X, y = X[:ROWS], y[:ROWS]
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     rows: Rows = []
-    for into in (2, 3):
+    for into in (2,) if quick else (2, 3):
         parties = cn.split(X, y, into=into, active=1, seed=0)
         for words, algorithm in (("default algorithm", "auto"), ("FedSGD", cn.FedSGD(epochs=2 if quick else 50))):
             with warnings.catch_warnings():

@@ -111,6 +111,14 @@ def test_signals_tell_a_party_without_labels_inner_products_too():
     assert advantage(found, INNER, "party2") > 0.6
 
 
+def test_inner_products_of_rows_follow_from_several_scores_of_a_row_too():
+    classes = np.digitize(X[:, 7] + X[:, 8], [-0.5, 0.5])
+    both = cn.split(X, classes, into=2, active=1, seed=0)
+    model = cn.SoftmaxRegression(algorithm=SGD, verbose=0).fit(*both)
+    found = model.audit(*both, attacks=[INNER], attackers=["party1"])
+    assert advantage(found, INNER, had="15 known rows") > 0.95
+
+
 def test_an_attack_on_columns_repeats():
     model = logistic(algorithm=SGD)
     assert audit(model, attacks=[MARGINALS]).findings == audit(model, attacks=[MARGINALS]).findings

@@ -161,7 +161,7 @@ def test_a_label_holder_that_sends_other_gradients_makes_embeddings_readable(mon
     def data(start, end):
         return cn.split(related[start:end], Y[start:end], into={"bank": range(3), "shop": range(3, 6)}, active=["bank"])
 
-    algorithm = cn.FedSGD(step=0.01, epochs=60, batch=60, tol=None)
+    algorithm = cn.FedSGD(step=0.01, epochs=40, batch=60, tol=None)
     made = model({"bank": network(0, 3), "shop": network(1, 3)}, top=top())
     made.set_params(algorithm=algorithm).fit(*data(0, N))
     asked = {"others": data(N, 2 * N), "attacks": [HIJACKED], "attackers": ["bank"], "slow": True}
@@ -171,7 +171,8 @@ def test_a_label_holder_that_sends_other_gradients_makes_embeddings_readable(mon
     assert hijacking.advantage > 0.5
     monkeypatch.setattr(HijackingSession, "signal", SplitSession.signal)  # as the protocol has it
     (honest,) = made.audit(*data(0, N), **asked).findings
-    assert honest.advantage < 0.5 * hijacking.advantage
+    assert honest.advantage < hijacking.advantage - 0.2
+    assert honest.found[0] <= 1
     assert made.audit(*data(0, N), attacks=[HIJACKED], slow=True).findings == ()  # without rows of other people
 
 

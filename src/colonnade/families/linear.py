@@ -27,7 +27,7 @@ from colonnade.errors import LabelError, OptionError
 from colonnade.families.base import WEIGHTED, Arrays, Description, Family
 from colonnade.families.refit import refitted
 from colonnade.families.scoring import SummedScorer
-from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart, minimised
+from colonnade.families.training import DefendedPart, ScoringJob, TrainingJob, TrainingPart, minimised
 from colonnade.objective import losses, penalties
 from colonnade.objective.glm_losses import NAMED, tweedie_name
 from colonnade.objective.offset import with_offsets
@@ -214,9 +214,10 @@ class LinearFamily(Family):
         session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
         await job.algorithm.train(session)
         state = session.finish()
+        truth = part.truth if isinstance(part, DefendedPart) else None
         for one in job.defences:
             if isinstance(one, LabelDefence) and one.refits(self.name):
-                state = await refitted(session, state, part.truth, one.kept(job.outputs))
+                state = await refitted(session, state, truth, one.kept(job.outputs))
         theta, intercept, *rest = state
         theta = needed.spread(theta)
         if ones:

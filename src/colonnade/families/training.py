@@ -141,7 +141,6 @@ class TrainingPart:
     own: Any = None
     weights: Floats | None = None
     held_out_weights: Floats | None = None
-    truth: npt.NDArray[Any] | None = None  # the true labels, where a defence trains by others; never on the wire
 
     @classmethod
     def of(
@@ -171,6 +170,13 @@ class TrainingPart:
     def weighted(self) -> bool:
         """Whether this party brings weights of rows, of whichever part."""
         return self.weights is not None or self.held_out_weights is not None
+
+
+@dataclass(frozen=True)
+class DefendedPart(TrainingPart):
+    """What a label holder brings whose labels are not the true ones; those are its own, and never on the wire."""
+
+    truth: npt.NDArray[Any] | None = None
 
 
 def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, Any, Any]:
@@ -290,7 +296,8 @@ def with_other_labels(
         if apart is not None and apart[1] is not None:
             other = hashlib.sha256(b"held-out rows" + secret).digest()
             apart = (apart[0], drawn(apart[1], other), apart[2])
-        part = replace(part, y=drawn(truth, secret), validation=apart, truth=truth)
+        weights = (part.weights, part.held_out_weights)
+        part = DefendedPart(part.X, drawn(truth, secret), part.labelled, apart, part.own, *weights, truth)
     return part, keeper
 
 

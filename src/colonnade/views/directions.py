@@ -46,6 +46,8 @@ def with_products(view: View, rows: Rows) -> TurnedDirections | None:
         return None
     sizes = [one.shape[1] for one in D]
     G = _gram(products, sizes)
+    if G is None:  # several scores: products are not those of one score's directions
+        return None
     scale = np.sqrt(np.maximum(np.diag(G), 1e-300))
     w, V = np.linalg.eigh(G / scale[:, None] / scale)
     good = w > 1e-9 * w[-1]
@@ -59,12 +61,14 @@ def with_products(view: View, rows: Rows) -> TurnedDirections | None:
     return TurnedDirections(coordinates, whole @ np.linalg.pinv(found @ (L / scale[:, None]).T), misfit)
 
 
-def _gram(products: list[FloatArray], sizes: list[int]) -> FloatArray:
-    """Return W^T W of all directions, from what was told of each round's new ones."""
+def _gram(products: list[FloatArray], sizes: list[int]) -> FloatArray | None:
+    """Return W^T W of all directions, from what was told of each round's new ones; None if that does not fit."""
     count = sum(sizes)
     G, at = np.zeros((count, count)), 0
     for told, new in zip(products, sizes, strict=True):
         at += new
+        if told[2 + at :].size != new * at:
+            return None
         block = told[2 + at :].reshape(new, at)
         G[at - new : at, :at], G[:at, at - new : at] = block, block.T
     return G

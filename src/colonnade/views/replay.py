@@ -43,12 +43,15 @@ class FirstOrderReplay:
         self.steps = getattr(options, "local_steps", 1)
         self.remembers = getattr(options, "estimator", "") in ("saga", "svrg")
         self.saga = getattr(options, "estimator", "") == "saga"
-        self.a, self.memory, self.best = np.zeros(n), np.zeros(n), (np.zeros(n), 0.0)
+        first = next((one.value for one in view.seen if one.kind in (TOLD, CLEAR) and one.tag == "signal"), None)
+        outputs = first.shape[1] if isinstance(first, np.ndarray) and first.ndim == 2 else 1
+        self.a, self.memory = np.zeros((n, outputs)), np.zeros((n, outputs))
         # The first label holder's intercept is a column of ones without a penalty.
         self.pace = next((one.value[1] for one in view.of(CLEAR, "step size")), 1.0)
-        self.intercept = 0.0
+        self.intercept = np.zeros(outputs)
+        self.best = (self.a, self.intercept)
         self.at_evaluations: list[FloatArray] = []
-        self.at_sums: list[tuple[Rows, FloatArray, float]] = []  # (rows, a, intercept) of each batch
+        self.at_sums: list[tuple[Rows, FloatArray, FloatArray]] = []  # (rows, a, intercept) of each batch
         self._etas: list[float] = []
         self._signals: list[tuple[Rows, FloatArray]] = []
         self._snapshots: dict[bytes, bool] = {}
@@ -65,7 +68,7 @@ class FirstOrderReplay:
                 pending = True  # several label holders: one evaluation of all of them
             elif one.kind == OWN and one.tag.startswith(("scores", "snapshot")):
                 if self._sums:
-                    self.at_sums.append((one.rows, self.a.copy(), self.intercept))
+                    self.at_sums.append((one.rows, self.a.copy(), self.intercept.copy()))
                 z[id(one.rows)] = one.value
                 if one.tag.startswith("snapshot"):
                     self._snapshots[one.rows.tobytes()] = True
@@ -75,11 +78,11 @@ class FirstOrderReplay:
                 pending = False
                 self._heed(*one.value)
             elif one.kind in (TOLD, CLEAR) and one.tag == "signal":
-                self._signals.append((one.rows, one.value))
+                self._signals.append((one.rows, one.value.reshape(len(one.rows), -1)))
             elif view.options.name == "AFSGD" and one.kind in (TOTAL, CLEAR) and self._scored(one):
                 scores = one.value + (z[id(one.rows)] if one.kind == TOTAL else 0.0)
                 labels = np.asarray(self.y)[one.rows]
-                self._signals.append((one.rows, -labels / (1 + np.exp(labels * scores))))
+                self._signals.append((one.rows, (-labels / (1 + np.exp(labels * scores)))[:, None]))
             self._step()
         return self
 
@@ -101,18 +104,18 @@ class FirstOrderReplay:
             eta = self._etas.pop(0)
             for _ in range(self.steps):
                 change = signal - self.memory[rows] if self.remembers else signal
-                average = self.memory / len(self.a) if self.remembers else 0.0
+                average = self.memory / len(self.a) if self.remembers else np.zeros((1, self.a.shape[1]))
                 self.a = self.a - eta * (average + self.l2 * self.a)
                 self.a[rows] -= eta * change / len(rows)
-                self.intercept -= eta * self.pace * float(change.mean() + np.sum(average))
+                self.intercept = self.intercept - eta * self.pace * (change.mean(axis=0) + average.sum(axis=0))
             if self.saga:
                 self.memory[rows] = signal
 
     def _heed(self, best: bool, improved: bool) -> None:
         if best:
-            self.best = (self.a.copy(), self.intercept)
+            self.best = (self.a.copy(), self.intercept.copy())
         elif self.view.options.schedule == "adaptive" and not improved:
-            self.a, self.intercept = self.best[0].copy(), self.best[1]
+            self.a, self.intercept = self.best[0].copy(), self.best[1].copy()
 
 
 def replayed(view: View, y: npt.NDArray[Any] | None, l2: float, numbers: LinearNumbers) -> dict[str, FloatArray]:
@@ -127,29 +130,32 @@ def replayed(view: View, y: npt.NDArray[Any] | None, l2: float, numbers: LinearN
     if options is None or options.name not in _REPLAYED or (len(view.names) > 2 and in_turn) or len(view.owned) > 1:
         return {}
     found: dict[str, FloatArray] = {}
-    totals = [one[:, 0] for one in in_whole(view.of(TOTAL, "evaluation"), numbers.rows) if one.shape[1] == 1]
+    totals = in_whole(view.of(TOTAL, "evaluation"), numbers.rows)
     count = len(view.of(OWN, "scores", "snapshot"))
     replay = FirstOrderReplay(view, y, l2, sums=not totals and count * view.rows <= _MOST_KEPT).run()
-    A = replay.at_evaluations[: len(totals)]
-    if not totals and replay.at_sums:
+    A, outputs = replay.at_evaluations[: len(totals)], replay.a.shape[1]
+    if len(A) < len(totals) or any(one.shape[1] != outputs for one in totals):
+        return {}
+    if not totals and replay.at_sums and outputs == 1:
         sums = {rows.tobytes(): (a, intercept) for rows, a, intercept in replay.at_sums if len(rows) == view.rows}
         pieces = scores_from_signals(view)
         for rows, z in pieces:
             if rows.tobytes() in sums:
                 a, intercept = sums[rows.tobytes()]
-                column = np.zeros(view.rows)
-                column[rows] = z - intercept
+                column = np.zeros((view.rows, 1))
+                column[rows, 0] = z - intercept
                 totals.append(column)
                 A.append(a)
         width = sum(view.widths[name] for name in view.names if name != view.me)
         if not totals and not in_turn and len(pieces) == len(replay.at_sums):
-            whole = completed(len(replay.a), replay.at_sums, pieces, width)
+            each = [(rows, a[:, 0], float(intercept[0])) for rows, a, intercept in replay.at_sums]
+            whole = completed(len(replay.a), each, pieces, width)
             if whole is not None:
                 found[""] = whole
-    if len(totals) > 1:
+    if len(totals) * outputs > 1:
         found[""] = nystrom(np.column_stack(A), np.column_stack(totals))
     for name, columns in numbers.by_sender.items():
-        if len(columns) == len(A):
+        if len(columns) == len(A) * outputs:
             found[name] = nystrom(np.column_stack(A), np.column_stack(columns))
     return found
 
