@@ -138,6 +138,9 @@ def test_what_is_required_is_asked_before_what_is_agreed_to(tmp_path):
     path.write_text(path.read_text().replace('# require = ["masked"]', 'require = ["sealed"]'))
     with pytest.raises(PolicyRefused, match="requires 'sealed', and the job has protection 'masked' and no defences"):
         check_allowed(job_, read_party(path, job_))
+    path.write_text(path.read_text().replace('require = ["sealed"]', 'require = ["seeled"]'))
+    with pytest.raises(TomlError, match=r"key policy.require\[0\]: must be one of .*; did you mean 'sealed'"):
+        read_party(path, job_)
 
 
 # -- record --------------------------------------------------------------------------------------------------------

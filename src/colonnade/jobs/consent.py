@@ -68,7 +68,7 @@ def check_consent(policy: Policy, me: str, job: Job) -> None:
 
 def check_required(policy: Policy, me: str, job: Job) -> None:
     """Refuse a job without the protection and the defences that this party requires, whatever else it agrees to."""
-    has = {one.name for one in getattr(job, "defences", ())}
+    has = {one.name for one in job.defences}
     has |= {one for one in PROTECTIONS if _STRENGTH[one] <= _STRENGTH[job.protection]}
     for word in policy.require:
         if word in has:

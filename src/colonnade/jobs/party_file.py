@@ -24,6 +24,7 @@ from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.data.class_weights import BALANCED
+from colonnade.defences.registry import DEFENCES
 from colonnade.defences.scores import MOST_DIGITS, Answers
 from colonnade.errors import DataError, OptionError
 from colonnade.families import family
@@ -106,7 +107,7 @@ PARTY = Section(
         Section(
             Key("kinds", ListOf(str), allowed=KINDS),
             Key("protection", ListOf(str, 1), default=list(Policy.protection), allowed=PROTECTIONS),
-            Key("require", ListOf(str)),
+            Key("require", ListOf(str), allowed=(*PROTECTIONS, *(one.name for one in DEFENCES))),
             Key("accept", ListOf(str), allowed=tuple(LISTED)),
             Key("max_advantage", float, least=0.0, most=1.0),
             Key("record", str, default=Policy.record, allowed=RECORDED),
