@@ -78,7 +78,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     make_folder(out)
     jobs = [(name, setting) for name in tables for setting in SETTINGS if name in setting.sets]
     jobs = [job for job in jobs if not quick or job[1] in SETTINGS[:2]]
-    found = work_off(jobs, lambda job: _audited(*tables[job[0]], job[1], seed), NAME)
+    found = work_off(jobs, lambda job: _audited(*tables[job[0]], job[1], seed), NAME, threads=1)
     foot = [*said, f"{time.monotonic() - began:.0f} s, {len(jobs)} runs; one cut, seed {seed}"]
     show(["Attacks beside the papers' figures; two parties."], [_table(found, tuple(tables))], foot, out, NAME)
 
