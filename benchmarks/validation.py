@@ -44,10 +44,8 @@ def _seconds(do: Any) -> Timed:
 
 
 def search_over_lines(quick: bool) -> Rows:
-    """5-fold cross-validation over 10 values of l2 beside one fit: ucicreditcard, 2 parties, mutual TLS, 20 ms.
-
-    Sealed searches take minutes: they are timed where COLONNADE_LONG is set, and once.
-    """
+    """5-fold cross-validation over 10 values of l2 beside one fit: ucicreditcard, 2 parties, mutual TLS, 20 ms."""
+    # Sealed searches take minutes: they are timed where COLONNADE_LONG is set, and once.
     X, y, cut, *_ = credit(quick)
     parties = [cn.Party("bank", X[:, :cut], y=y), cn.Party("shop", X[:, cut:])]
     grid = {"l2": np.logspace(-5, -0.5, 3 if quick else 10).tolist()}
@@ -68,7 +66,8 @@ def search_over_lines(quick: bool) -> Rows:
         sent = sum(traffic.bytes for traffic in found.traffic_.values()) / 1e6
         fits = 5 * len(grid["l2"])
         fit = f"{one.wall:.2f} s ({one.cpu:.1f} s CPU)"
-        rows.append((f"{words}: one fit of {len(y):,} x {X.shape[1]}", fit, "with the start"))
+        busy = f"with the start; load of the machine {os.getloadavg()[0]:.1f}"
+        rows.append((f"{words}: one fit of {len(y):,} x {X.shape[1]}", fit, busy))
         rows.append(
             (
                 f"{words}: {fits} fits and the last one",

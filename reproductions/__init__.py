@@ -18,7 +18,7 @@ MINUTES = {
     "fedbcd-rate": 2,
     "vfb2-accuracy": 30,
     "vfb2-convergence": 30,
-    "vfb2-scaling": 10,
+    "vfb2-scaling": 20,
     "afsgd-speedup": 20,
     "afsgd-scaling": 10,
     "afsgd-workload": 1,
@@ -32,9 +32,15 @@ MINUTES = {
     "ssca-accuracy": 10,
     "ssca-sparsity": 20,
     "trees": 4,
+    "defences": 8,
+    "defences-networks": 5,
+    "audit": 5,
+    "audit-attacks": 15,
 }
 
 REPRODUCTIONS = {name: f"reproductions.{name.replace('-', '_')}" for name in MINUTES}
 
 # These draw what they run on and read no file.
-WITHOUT_DATA = frozenset({"fdskl-topologies", "fedbcd-rate", "vfb2-scaling", "afsgd-scaling", "afsgd-workload"})
+WITHOUT_DATA = frozenset(
+    {"fdskl-topologies", "fedbcd-rate", "vfb2-scaling", "afsgd-scaling", "afsgd-workload", "audit"}
+)

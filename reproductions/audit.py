@@ -121,11 +121,7 @@ def audit_of(cell: Cell, parties: int, seed: int = 0) -> Audit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ColonnadeWarning)
         model = cell.model(parties).fit(*given)
-        return _audited(model, given, others, seed)
-
-
-def _audited(model: Any, given: list[Any], others: list[Any], seed: int) -> Audit:
-    found: Audit = model.audit(*given, seed=seed)
+        found: Audit = model.audit(*given, others=others, seed=seed)
     return found
 
 

@@ -31,3 +31,8 @@ def wrong() -> int:
 
 def raises() -> nn.Module:
     raise RuntimeError("no layers today")
+
+
+def embedding() -> nn.Module:
+    """Four columns as eight numbers."""
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8))

@@ -11,6 +11,7 @@ import numpy as np
 
 import colonnade as cn
 from colonnade.alignment.protocol import align
+from colonnade.inspection.recorded import Recorder
 from colonnade.jobs.init import init
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
@@ -68,8 +69,9 @@ def trained(tmp_path, kind="logistic", protection=None, part=0.25, more=lambda t
     return folder, job, parties
 
 
-def run(job, parties):
-    """Train, and put what every party has of it on its shelf."""
+def run(job, parties, tell=lambda _: None):
+    """Train, and put what every party has of it on its shelf, with what it has recorded."""
+    recorders = {name: Recorder(job, party) for name, party in parties.items()}
     histories = {name: History(metrics.metric_name(loss(job.loss)), 1, 0) for name in parties}
     trees, done = grows_trees(job), {}
     sources = {name: TableSource(data.load(party.data), party.prepare, trees=trees) for name, party in parties.items()}
@@ -78,6 +80,7 @@ def run(job, parties):
         async def program(net):
             own = lambda prepared: own_part(job, parties[name], prepared.columns, prepared.categories)  # noqa: E731
             check = partial(parties[name].policy.check_part, name)
+            net = recorders[name].around(net)
             done[name] = await take_part(net, job, sources[name], align, check, own=own)
 
         return program
@@ -88,4 +91,4 @@ def run(job, parties):
     cn.Simulation().run({name: (program_of(name), ()) for name in parties}, observe)
     for name, party in parties.items():
         whole = replace(done[name], judged=histories[name].held_out.get(name))
-        keep_version(job, party, sources[name], whole, histories[name].records)
+        keep_version(job, party, sources[name], whole, histories[name].records, recorders[name], tell)

@@ -11,13 +11,13 @@ from sklearn.datasets import load_breast_cancer
 import colonnade as cn
 from colonnade.algorithms.block_newton import NewtonParty
 from colonnade.attacks.case import Case, Known
-from colonnade.attacks.column_span import ColumnSpan, UnmaskedParts
-from colonnade.attacks.rotations import InnerProducts, KnownMarginals, PieceSigns
-from colonnade.attacks.score_equations import EqualitySolving, GenerativeRegression, ScoreRegression
-from colonnade.attacks.tree_bins import TreeRanges, TreeSums
 from colonnade.audit.auditing import audited
 from colonnade.audit.findings import judged
 from colonnade.audit.of_model import cases_of, trained_again
+from colonnade.inversions.column_span import ColumnSpan, UnmaskedParts
+from colonnade.inversions.rotations import InnerProducts, KnownMarginals, PieceSigns
+from colonnade.inversions.score_equations import EqualitySolving, GenerativeRegression, ScoreRegression
+from colonnade.inversions.tree_bins import TreeRanges, TreeSums
 from colonnade.sums.masked import PairwiseSum
 from colonnade.views.directions import public_signs
 
@@ -125,7 +125,7 @@ def test_an_attack_on_columns_repeats():
 
 
 def test_only_a_sample_of_many_rows_is_guessed_and_known_rows_are_in_it(monkeypatch):
-    monkeypatch.setattr("colonnade.attacks.column_span.MOST_ROWS", 50)
+    monkeypatch.setattr("colonnade.inversions.column_span.MOST_ROWS", 50)
     case, truth = one_case(logistic(algorithm=SGD))
     rows = np.array([3, 77, 200, 201, 305, 399])
     guess = InnerProducts().guess(replace(case, known=Known(rows, columns=truth.columns[rows])))

@@ -57,7 +57,8 @@ def told(rows, *signals, me="shop", tag="signal"):
 def test_signs_and_directions_are_the_labels(algorithm):
     found = cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*parties()).audit(*parties(), attacks=OF_SIGNALS)
     score = {one.attack: one.score for one in found.findings}
-    assert min(score["signs of signals"], score["directions of signals"]) > 0.9999
+    assert score["signs of signals"] > 0.9999
+    assert score["directions of signals"] > 0.96  # block Newton rounds some signals to 0, which point nowhere
     assert found.findings[0].advantage > 0.99
 
 
@@ -124,10 +125,10 @@ ROWS = 600
 RARE = np.where(RNG.random(ROWS) < 0.1, 1.0, -1.0)
 
 
-def vectors(turn=0.0):
+def vectors(turn=0.0, rest=0.5):
     """Gradients of an embedding by a model that knows how rare the label is: p is the same for all rows."""
     signal = np.where(RARE > 0, -0.9, 0.1) * RNG.uniform(0.7, 1.3, ROWS)
-    direction = np.array([np.cos(turn), np.sin(turn), 0.5])
+    direction = np.array([np.cos(turn), np.sin(turn), rest])
     return signal[:, None] * (direction + 0.2 * RNG.standard_normal((ROWS, 3)))
 
 
@@ -157,16 +158,18 @@ def test_gradients_of_one_length_in_all_directions_say_nothing():
 
 
 def test_the_direction_is_followed_as_the_top_network_turns_round():
-    turns = np.linspace(0.0, np.pi, 12)
+    turns = np.linspace(0.0, 4.6, 12)  # the first direction alone would be wrong more often than not
     known = np.concatenate([np.nonzero(RARE > 0)[0][:1], np.nonzero(RARE < 0)[0][:1]])
     view = View("shop", ("bank", "shop"), rows=ROWS)
     for turn in turns:
         order = RNG.permutation(ROWS)
-        found = vectors(turn)
+        found = vectors(turn, 0.0)
         for rows in np.array_split(order, 6):
             view.saw("message", "signal", "bank", found[rows], rows)
     for attack, rows in ((SpectralSignals(), None), (SignalDirections(), known)):
-        assert auc(attack.guess(case(view, rows)).labels, RARE > 0) > 0.95
+        labels = attack.guess(case(view, rows)).labels
+        assert auc(labels, RARE > 0) > 0.95
+    assert labels[RARE > 0].mean() > labels[RARE < 0].mean() + 1.0  # a direction, unlike a spectrum, has a sign
 
 
 def test_own_part_of_the_score_is_taken_off():

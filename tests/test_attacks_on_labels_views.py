@@ -7,10 +7,16 @@ import pytest
 
 import colonnade as cn
 from colonnade.algorithms import block_newton
+from colonnade.attacks.case import LABELS, Attack, Case, Guess
+from colonnade.audit.findings import judged
+from colonnade.audit.measures import Truth
 from colonnade.audit.of_model import cases_of
 from colonnade.engine import session
+from colonnade.views.mirror import mirrored
 from colonnade.views.recording import Recording
+from colonnade.views.view import View
 
+pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 RNG = np.random.default_rng(5)
 
 
@@ -86,3 +92,25 @@ def test_labels_that_the_attacker_has_itself_are_not_to_be_found():
     np.testing.assert_array_equal(case.labelled, half)
     found = model.audit(*parts, attacks=["signs of signals"]).findings
     assert [one.advantage for one in found] == [1.0, 1.0]
+
+
+def test_signals_that_are_encrypted_are_in_nobody_elses_view():
+    X, y = table(300)
+    parts = cn.split(X, y, into=2)
+    for how, seen in (("plain", 1), ("encrypted", 0)):
+        model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1), sum=how, verbose=0)
+        of_label_holder = mirrored(views_of(model, parts)["party1"])
+        assert bool(of_label_holder.of("message", "signal")) == seen
+
+
+def test_rows_without_a_label_to_be_found_do_not_count():
+    class Half(Attack):
+        name, paper, about, closed_by = "half", "nobody 2026", LABELS, "nothing"
+
+        def guess(self, case):
+            return Guess(np.arange(300), labels=np.where(labelled, y, RNG.standard_normal(300)))
+
+    y, labelled = RNG.choice([-1.0, 1.0], 300), np.arange(300) < 150
+    case = Case(View("shop", ("bank", "shop"), rows=300), "bank", "logistic")
+    truth = Truth(RNG.standard_normal((300, 2)), ("p", "q"), np.where(labelled, y, 0.0), 2, labelled)
+    assert judged(Half(), case, truth, "").score == 1.0

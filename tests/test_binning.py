@@ -348,10 +348,18 @@ def test_texts_dates_and_steps_of_a_frame():
     bins = cn.Binning().fit(bank, shop)
     assert set(bins.tables_["shop"]) == {"city", "since", "spend"}
     assert "Ulm" in [one.name for one in bins.tables_["shop"]["city"]]
+    since, at = bins.tables_["shop"]["since"], (days - pd.Timestamp("1970-01-01")).days
+    for one, bin_of in zip(since, range(len(since)), strict=True):  # bins of dates are written as dates
+        inside = np.searchsorted(since.step.edges, at, side="right") == bin_of
+        low, _, high = one.name.removesuffix(" and more").rpartition("below ")
+        low, high = (low.removesuffix(" to "), high) if "below" in one.name else (high, "")
+        told = (days >= pd.Timestamp(low or "1970-01-01")) & (days < pd.Timestamp(high or "2100-01-01"))
+        assert np.array_equal(told, inside), one.name
     weighed = bins.transform(bank, shop)[1]
     assert weighed.columns == ("city", "since", "spend", "age")
     assert weighed.X[:, 3] == pytest.approx(((frame.age - frame.age.mean()) / frame.age.std(ddof=0)).to_numpy())
     model = cn.LogisticRegression(verbose=0).fit(*bins.prepare(bank, shop))
+    assert "below 2024-" in str(cn.Binning().fit(bank, cn.Party("shop", frame[["since"]])).tables_["shop"]["since"])
     assert list(model.coef_["shop"].index) == ["city", "since", "spend", "age"]
     new = cn.Party("shop", frame.head(50))
     assert model.decision_function(bank.take(np.arange(50)), new).shape == (50,)

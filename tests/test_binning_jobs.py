@@ -304,6 +304,8 @@ def test_between_organisations(tmp_path, capsys):
     said = run_all(folder, ("bank", "shop"))
     assert "columns have bins that stay" in said["shop"]
     assert "information values of all parties' columns are in iv.csv" in said["bank"]
+    assert "of the bins' people 'a good one' are good and 'bad' are bad, whom the model predicts" in said["bank"]
+    assert "are bad, whom" not in said["shop"]
     part = model_file.load(folder / "shop-files", "shop")
     assert part.columns == ("income", "city")
     capsys.readouterr()

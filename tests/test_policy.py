@@ -29,7 +29,7 @@ def check(policy, me, parties, sum_name, features, batch):
     [
         (Policy(peers=("clinic",)), {}, "allows the peers 'clinic', the job has 'shop' too; add it to peers"),
         (Policy(), {2: "plain"}, "sum 'plain', which shows each party's own to the next one, and the policy of 'bank'"),
-        (Policy(), {3: 1}, "takes part with 1 columns, its policy asks for 2 at least"),
+        (Policy(), {3: 1}, "takes part with 1 column, its policy asks for 2 at least"),
         (Policy(min_batch=100), {}, "batches have 64 rows, the policy of 'bank' asks for 100 at least"),
     ],
 )

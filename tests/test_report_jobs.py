@@ -197,11 +197,29 @@ def test_the_page_of_a_job_with_folds_shows_them(tmp_path):
     folder = Shelf(parties["bank"].folder, "bank").promoted().folder
     told = json.loads((folder / "validation.json").read_text())
     of = gather(job, parties["bank"])
-    assert (of.people, of.folds.count, of.folds.scoring, of.folds.best) == ([], 3, "roc_auc", told["best"])
+    assert (of.folds.count, of.folds.scoring, of.folds.best) == (3, "roc_auc", told["best"])
     page = Strict(page_of(of))
+    # Everybody is named with the fold that held them out, and has figures.
+    rows = people_in(folder)
+    assert (len(rows), {row["fold"] for row in rows}) == (220, {"fold 1", "fold 2", "fold 3"})
+    assert all(row["label"] == str(LABELS["logistic"][int(row["id"])]) for row in rows)
+    (people,) = of.people
+    each = np.array([row["fold"] for row in rows])
+    for number, score in enumerate(told["candidates"][told["best"]]["scores"], 1):
+        here = each == f"fold {number}"
+        assert roc_auc_score(people.y[here], people.score[here]) == pytest.approx(score)
+    assert f"AUC {roc_auc_score(people.y, people.score):.4f}" in page.text
+    assert "the model of the fold that held them out" in page.text
+    # "Alone" is trained on the same folds, on what the bank has.
+    own = np.array([[float(f"{TABLE[name][int(row['id'])]:.5f}") for name in ("age", ODD)] for row in rows])
+    own, here = (own - own.mean(axis=0)) / own.std(axis=0), each == "fold 2"
+    l2 = (10.0, 0.01)[told["best"]] * (~here).sum()
+    twin = LogisticRegression(C=1 / l2, tol=1e-10).fit(own[~here], people.y[~here])
+    np.testing.assert_allclose(people.alone[here], twin.predict_proba(own[here])[:, 1], atol=1e-3)
+    assert not (Shelf(parties["shop"].folder, "shop").promoted().folder / "held-out.csv").exists()
     for one, l2 in zip(told["candidates"], ("10.0", "0.01"), strict=True):
         assert f"l2 = {l2}" in page.text
-        assert all(f"{score:.4g}" in page.text for score in (one["mean"], one["std"], *one["scores"]))
+        assert all(f"{score:.4f}" in page.text for score in (one["mean"], one["std"], *one["scores"]))
     shop = Strict(page_of(gather(job, parties["shop"])))
     assert re.search(r"l2 = [\d.]+ is the best of 2 candidates on 3 folds, as bank has found", shop.text)
     assert "of each fold" not in shop.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from colonnade.jobs.words import leaks_of, what_others_learn
 from colonnade.leaks import CHOSEN, HELD_OUT, NOTHING
 from colonnade.service.training import Keepers, take_part
 from colonnade.validation.folds import drawn_folds
+from colonnade.validation.payments import Payments
 from test_job import complete, job
 from test_job_training import Plain
 from test_kept import Shelf
@@ -310,9 +312,11 @@ def test_a_search_that_goes_on_asks_the_budget_for_what_is_still_to_be_sent():
     assert 3 <= len(done) < 9
     whole, counted = run(job_), [Budget(name, 1000.0) for name in job_.parties]
     run(job_, budgets={one._me: one for one in counted})
-    pending = [number for number in range(3) if any(1 + 3 * fold + number not in done for fold in range(3))]
+    scores = Payments([1.0] * 3, fits["shop"][0], None, None)  # the shop's
+    due = scores.due((number, fold) for number in range(3) for fold in range(3) if 1 + 3 * fold + number not in done)
+    assert due < 3
     least = family("linear").least_numbers(job_.algorithm, job_.model, (1, 2, 1, 1))
-    needs = len(pending) + least * (9 - len(done) + 1)
+    needs = due + least * (9 - len(done) + 1)
     assert needs < 3 + least * 10  # what it would ask for from the start
     budgets = {"bank": with_left("bank", 1000), "shop": with_left("shop", needs)}
     run(job_, keepers=keepers_of(fits), budgets=budgets)
@@ -327,12 +331,44 @@ def test_a_search_that_goes_on_asks_the_budget_for_what_is_still_to_be_sent():
 
 
 def test_scores_that_were_never_sent_are_not_paid_for():
-    job_ = searched(SEALED, loss="square", folds=2, values=(0.1, 0.01))
-    fits, done, paid = broken_off(job_, "sealed difference: step in fit 1", X[:, 0] + X[:, 5])
+    job_, y = searched(SEALED, loss="square", folds=2, values=(0.1, 0.01)), X[:, 0] + X[:, 5]
+    fits, done, paid = broken_off(job_, "choice", y)
+    assert (done, paid["shop"].charged) == ({1, 2, 3, 4}, 2.0)
+    run(job_, y, keepers=keepers_of(fits), budgets={"bank": with_left("bank", 0), "shop": with_left("shop", 0)})
+    fits["bank"].clear()  # what it lacks is sent again, and paid again
+    again = {name: Budget(name, 1000.0) for name in job_.parties}
+    run(job_, y, keepers=keepers_of(fits), budgets=again)
+    assert again["shop"].charged == 2.0
+    fits, done, paid = broken_off(job_, "sealed difference: step in fit 1", y)
     assert (done, paid["shop"].charged) == (set(), 0.0)
     enough = {name: Budget(name, 0.7) for name in job_.parties}  # two numbers, of three columns
     run(job_, X[:, 0] + X[:, 5], keepers=keepers_of(fits), budgets=enough)
     assert enough["shop"].charged == 2.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_is_sent_more_than_was_paid_for_and_nothing_is_paid_twice(seed):
+    """Runs that break off anywhere: of every candidate is paid as often as the unluckiest fold was sent."""
+    rng, shelf, sent, kept = np.random.default_rng(seed), Shelf(), Counter(), set()
+    places, paid = [(candidate, fold) for candidate in range(3) for fold in range(4)], Counter()
+    for _ in range(5):
+        charged, covered = [], []
+        payments = Payments([1.0, 2.0, 1.0], shelf, charged.append, covered.append)
+        pending = [place for place in places if place not in kept]
+        due, before = payments.due(pending), sent.copy()
+        order = [pending[at] for at in rng.permutation(len(pending))]
+        for place in order[: rng.integers(0, len(order) + 1)] if len(kept) < 11 else order:
+            payments.send(place)
+            sent[place] += 1
+            kept |= {place} if rng.random() < 0.6 else set()
+        paid["numbers"] += sum(charged)
+        most = [max(sent[candidate, fold] for fold in range(4)) for candidate in range(3)]
+        assert paid["numbers"] == most[0] + 2 * most[1] + most[2]
+        assert sum(charged) <= due
+        # What passes the door in this run was charged in it, or is covered.
+        now = sent - before
+        let_out = sum((1, 2, 1)[candidate] * max(now[candidate, fold] for fold in range(4)) for candidate in range(3))
+        assert let_out <= sum(charged) + sum(covered)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
     │   │   └── TomlError           a TOML file: names the file, the line and the key
     │   └── CertificateError        a certificate or key: missing, expired, of another party or authority
     ├── PolicyRefused               a party's own policy does not allow it
+    │   └── PrivacySpent            what noisy answers may tell of anybody is told
     ├── LedgerError                 a ledger that can't be read or believed
     ├── CheckpointError             a state that can't be kept, or is no longer there
     ├── NotFittedError              a model is used before `fit`
@@ -71,6 +72,10 @@ class CertificateError(InputError):
 
 class PolicyRefused(ColonnadeError):
     """A party's own policy does not allow what a job asks for, or a message that was about to leave."""
+
+
+class PrivacySpent(PolicyRefused):
+    """What noisy answers may tell of anybody, as an epsilon, is told: the next one is refused."""
 
 
 class LedgerError(ColonnadeError):

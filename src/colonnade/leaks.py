@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 # What may be shown, in the order in which a job lists it, with the comment that `colonnade init` writes behind it.
 LISTED = {
@@ -96,6 +97,7 @@ class Setting:
     held_out: bool = False  # whether rows are held out to judge the model
     folds: int = 0  # of a cross-validation, in which everybody is held out once; 0 is none
     candidates: int = 1  # that a search has to choose from
+    defences: tuple[Any, ...] = ()  # what parties do to what leaves them, each a `defences.base.Defence`
 
     @property
     def pair(self) -> bool:

@@ -19,11 +19,13 @@ from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.torch_modules import alone, need_torch, to_value
 from colonnade.blocks.torch_network import NetworkBlock, NetworkSteps, check_trainable, kind_of, squares
 from colonnade.blocks.torch_optimisers import OPTIMISERS
+from colonnade.defences.label_correlation import LabelCorrelation
 from colonnade.engine.exchange import Part
 from colonnade.engine.session import session_leaks
 from colonnade.engine.torch_session import NetworkSession
 from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting, weights
 from colonnade.objective.losses import Labels, Loss
+from colonnade.objective.weighted import labels_of
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 
@@ -210,8 +212,13 @@ class SplitSession(NetworkSession):
 
     def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
         """Return dL/d(embedding) of each row, through the top network."""
-        y = self.train.y
-        return self.top.signal(scores, self.job.loss, y[rows] if y is not None else np.zeros(0))
+        y = self.train.y[rows] if self.train.y is not None else np.zeros(0)
+        back = self.top.signal(scores, self.job.loss, y)
+        for one in self.job.defences:
+            if isinstance(one, LabelCorrelation):
+                with alone():
+                    back = back + one.added(scores, labels_of(y), self.top.spans, self.net.me)
+        return back
 
     async def send_signal(self, name: str, signal: FloatArray) -> None:
         """Send a party the derivative by its own embedding, and by nobody else's."""

@@ -141,7 +141,7 @@ class BackwardUpdating(BatchSteps):
         signal = self.session.signal(scores, rows)
         # Step 5: send it to the collaborators, who know which rows it is about.
         self.session.allowance.backward(signal.size)
-        await self.session.tell("signal", signal)
+        await self.session.tell("signal", self.session.guarded(signal, rows))
         return Given(rows, signal)
 
     # -- Algorithm 3: every other party answers with a collaborative update ------------------------------------------

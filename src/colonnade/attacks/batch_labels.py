@@ -20,6 +20,7 @@ from colonnade.attacks.own_gradients import Opened, opened_gradients
 from colonnade.runtimes.net import OWN
 
 _MOST_STEPS, _LEAST_STEPS, _WORK = 400, 60, 4e8  # as many as these multiplications allow
+_FEW = 2_000  # of a batch, below which it takes no less time
 _PULL = 1e-3  # of others' scores towards 0
 
 
@@ -46,7 +47,7 @@ class BatchLabels(Attack):
             often[one.rows] += 1.0
         y, z = np.full(case.rows, 0.5), np.zeros(case.rows)
         ahead, t = y, 1.0
-        size = sum(basis.size for basis, _ in spaces)
+        size = sum(max(basis.size, _FEW) for basis, _ in spaces)
         for _ in range(int(np.clip(_WORK / size, _LEAST_STEPS, _MOST_STEPS))):
             toward, of_score = np.zeros(case.rows), np.zeros(case.rows)
             for one, (basis, aim), mine in zip(told, spaces, own, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,6 +18,9 @@ Rows = npt.NDArray[np.int64]
 
 # What may be guessed, in the words of `leaks`: a label of each row, columns, and who was trained on or has a property.
 LABELS, COLUMNS, PEOPLE = OF_LABELS, OF_COLUMNS, OF_PEOPLE
+# What may be asked about people: who was trained on, who has a property that nobody trained on, and of whom scoring or
+# an alignment tell that they are customers.
+MEMBERS, PROPERTY, SCORED, ALIGNED = "trained on", "property", "customer, by scoring", "customer, by alignment"
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,14 @@ class Known:
         Their labels, as the loss takes them; None where it knows none.
     columns
         The target's columns of these rows, in the target's order; None where it knows none.
+    people
+        What is asked about the people of these rows, such as whether each has a property; None where it knows none.
     """
 
     rows: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     labels: npt.NDArray[Any] | None = None
     columns: FloatArray | None = None
+    people: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,16 @@ class Case:
     asked
         Scores of the finished model that the attacker asked for, where it may ask: (own columns of these people, their
         scores, or their probabilities of each class).
-    marginals
-        How the values of each of the target's columns are distributed, sorted, without whose they are: what statistics
-        that were published tell of a population; None where the attacker does not know it.
-    coefficients
-        The target's coefficients, for attackers who know the whole finished model; None where the attacker does not.
+    shadows
+        Trains the same model on some of the people asked about, as who knows how it is made may do with people of its
+        own, and returns its scores of all of them.
+    others
+        People of whom the attacker has everything, as from a public table: (its own columns, the target's).
+    play
+        Runs the training again with a program of the attacker's own in its place, and returns what it saw then; for
+        attackers who do not follow the protocol.
+    ask
+        Asks a service of the target's about people by their ids, and returns whom it confirms; None is a refusal.
     marginals
         How the values of each of the target's columns are distributed: all values, sorted, so that nobody's is known.
         Statistics of the same population tell that; None where the attacker has none.
@@ -105,6 +116,10 @@ class Case:
     known: Known = field(default_factory=Known)
     public: Mapping[str, Any] = field(default_factory=dict)
     asked: tuple[FloatArray | None, FloatArray] | None = None
+    shadows: Callable[[Rows], FloatArray] | None = None
+    others: tuple[FloatArray, FloatArray] | None = None
+    play: Callable[[Any], View] | None = None
+    ask: Callable[[list[str]], npt.NDArray[np.bool_] | None] | None = None
     marginals: FloatArray | None = None
     coefficients: FloatArray | None = None
     seed: int = 0
@@ -170,6 +185,8 @@ class Attack(ABC):
         The switch that closes it, as a user writes it.
     known_rows
         How many rows the attacker knows the truth about: one finding for each of these numbers.
+    question
+        What an attack on people asks about each of them, one of those below; "" for others.
     active
         Whether the attacker does not follow the program: it has a run of its own, see `audit.active`.
     slow
@@ -182,6 +199,7 @@ class Attack(ABC):
     needs: ClassVar[str] = ""
     closed_by: ClassVar[str]
     known_rows: ClassVar[tuple[int, ...]] = (0,)
+    question: ClassVar[str] = ""
     slow: ClassVar[bool] = False
     active: ClassVar[bool] = False
 

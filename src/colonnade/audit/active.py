@@ -66,11 +66,16 @@ def _greedy_kind(base: type[Optimiser]) -> type[Optimiser]:
 
 
 class GreedyRun(Recording):
-    """A recorded run in which one party multiplies the signals that it hears."""
+    """A recorded run in which one party multiplies the signals that it hears; `enlarged` says whether it heard any."""
 
     def __init__(self, attacker: str) -> None:
         super().__init__()
-        self._attacker = attacker
+        self._attacker, self._nets = attacker, list[GreedyNet]()
+
+    @property
+    def enlarged(self) -> bool:
+        """Whether there was a signal that it could multiply."""
+        return any(net.enlarged for net in self._nets)
 
     def run(
         self,
@@ -82,7 +87,8 @@ class GreedyRun(Recording):
         program, args = programs[self._attacker]
 
         async def greedy_program(net: Net, *args: Any) -> Any:
-            return await program(GreedyNet(net), *args)
+            self._nets.append(GreedyNet(net))
+            return await program(self._nets[-1], *args)
 
         return super().run({**programs, self._attacker: (greedy_program, args)}, observer, spare)
 
@@ -91,7 +97,7 @@ class GreedyNet:
     """A net whose party hears signals larger than they are, by as much as they have grown."""
 
     def __init__(self, net: Any) -> None:
-        self._net, self._last = net, 0.0
+        self._net, self._last, self.enlarged = net, 0.0, False
 
     def __getattr__(self, name: str) -> Any:
         """Hand on all that has nothing to do with signals."""
@@ -110,5 +116,5 @@ class GreedyNet:
     def _larger(self, signal: Any) -> Any:
         size = float(np.sqrt(np.mean(np.square(signal)))) if len(signal) else 0.0
         ratio = min(_MOST, max(_LEAST, 1.0 + _GAMMA * size / (self._last + _SMALL))) if self._last else _LEAST
-        self._last = size
+        self._last, self.enlarged = size, self.enlarged or ratio > 1.0
         return signal * ratio

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.attacks.case import COLUMNS, LABELS, Attack, Case, Known
-from colonnade.attacks.registry import ATTACKS
+from colonnade.attacks.case import COLUMNS, LABELS, PEOPLE, Attack, Case, Known
 from colonnade.audit.findings import MAX_ADVANTAGE, AuditFinding, judged
 from colonnade.audit.measures import Truth
+from colonnade.audit.registry import ATTACKS
+
+_KNOWN = {COLUMNS: "rows", LABELS: "labels", PEOPLE: "people"}
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,13 @@ def audited(
     chosen = [one for one in (ATTACKS if attacks is None else attacks) if slow or not one.slow]
     for case, truth in cases:
         for attack in chosen:
-            if not _has(truth, attack.about):
+            asked = truth.to(attack.question)
+            if not _has(asked, attack.about):
                 continue
             found = [
                 one
                 for count in attack.known_rows
-                if (one := _with_known(attack, case, truth, count, threshold)) is not None
+                if (one := _with_known(attack, case, asked, count, threshold)) is not None
             ]
             findings += found
             if not found:
@@ -133,8 +136,10 @@ def _with_known(attack: Attack, case: Case, truth: Truth, count: int, threshold:
         of = np.arange(case.rows) if truth.labels is None or attack.about != LABELS else _labelled(truth)
         rows = np.sort(case.rng(f"known rows {count}").choice(of, size=min(count, len(of) // 2), replace=False))
         labels = None if truth.labels is None or attack.about != LABELS else truth.labels[rows]
-        case = replace(case, known=Known(rows, labels, truth.columns[rows] if attack.about == COLUMNS else None))
-        what = f"{len(rows)} known rows" if attack.about == COLUMNS else f"{len(rows)} known labels"
+        columns = truth.columns[rows] if attack.about == COLUMNS else None
+        people = truth.people[rows] if attack.about == PEOPLE and truth.people is not None else None
+        case = replace(case, known=Known(rows, labels, columns, people))
+        what = f"{len(rows)} known {_KNOWN[attack.about]}"
         had = f"{had}, {what}" if had else what
     return judged(attack, case, truth, had, threshold)
 

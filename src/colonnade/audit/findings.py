@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.attacks.case import COLUMNS, LABELS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.audit.measures import Truth, measure_of, measured
+from colonnade.attacks.case import COLUMNS, LABELS, MEMBERS, Attack, Case, FloatArray, Guess, Rows
+from colonnade.audit.measures import Truth, found_without_error, measure_of, measured
 from colonnade.errors import DataError
 
 # Who says nothing else: an attack that is better than its floor by this is one that found something.
@@ -44,7 +44,8 @@ class AuditFinding:
     floor_from
         Which of the two it was.
     what
-        The column, or the class, that was found best beyond its floor; "" where there is one thing alone.
+        The column, or the class, that was found best beyond its floor; of membership, how many the attacker is sure of;
+        "" where there is one thing alone.
     found
         How many columns or classes were found beyond their floors by more than the threshold, and how many there are.
     closed_by
@@ -117,10 +118,17 @@ def judged(attack: Attack, case: Case, truth: Truth, had: str, threshold: float 
         attack.name, attack.paper, case.attacker, case.target, attack.about, had,
         measure_of(attack.about, truth), float(score[best]), float(floor[best]),
         ALONE if own[best] > chance else CHANCE,
-        names[best] if len(score) > 1 else "",
+        names[best] if len(score) > 1 else _rarely_wrong(attack, guess, truth),
         (int((gain > threshold).sum()), len(score)),
         attack.closed_by,
     )  # fmt: skip
+
+
+def _rarely_wrong(attack: Attack, guess: Guess, truth: Truth) -> str:
+    """Say of an attack on membership how many it is sure of, which an AUC does not tell (Carlini et al. 2022, III)."""
+    if attack.question != MEMBERS or guess.people is None or truth.people is None:
+        return ""
+    return f"{found_without_error(guess.people, truth.people[guess.rows]):.3f} found at 0.1 % false alarms"
 
 
 def _by_chance(attack: Attack, guess: Guess, truth: Truth, case: Case) -> float:
@@ -168,7 +176,7 @@ def _sampled(guess: Guess, rng: np.random.Generator) -> Guess:
 
 def _unknown(attack: Attack, guess: Guess, case: Case, truth: Truth) -> Guess:
     """Leave out rows whose truth the attacker was given, which prove nothing, and rows without a label to be found."""
-    if guess.people is not None:
+    if guess.people is not None and case.known.people is None:
         return guess
     left = ~np.isin(guess.rows, case.known.rows)
     if attack.about == LABELS and truth.labelled is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class Truth:
         Which rows have a label there.
     people
         Of each person that an attack on people is about, whether it is one of those that are looked for.
+    answers
+        The same for each question that may be asked about people (see `attacks.case`), where several are.
     """
 
     columns: FloatArray
@@ -41,6 +44,11 @@ class Truth:
     classes: int = 2
     labelled: npt.NDArray[np.bool_] | None = None
     people: npt.NDArray[np.bool_] | None = None
+    answers: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+
+    def to(self, question: str) -> Truth:
+        """Return the truth for attacks on people that ask this question."""
+        return self if not question else replace(self, people=self.answers.get(question))
 
 
 def measure_of(about: str, truth: Truth) -> str:
@@ -105,6 +113,14 @@ def _varying(columns: FloatArray) -> FloatArray:
     flat = np.abs(left).max(axis=0, initial=0.0) <= 1e-9 * np.abs(columns).max(axis=0, initial=0.0)
     found: FloatArray = np.where(flat, 0.0, left)
     return found
+
+
+def found_without_error(score: FloatArray, high: npt.NDArray[np.bool_], wrong: float = 0.001) -> float:
+    """Return which part of those that are looked for is found where so few of the others may be taken for them."""
+    outside = np.sort(score[~high])[::-1]
+    if not len(outside) or not high.any():
+        return 0.0
+    return float((score[high] > outside[int(wrong * len(outside))]).mean())
 
 
 def auc(score: FloatArray, high: npt.NDArray[np.bool_]) -> float:

@@ -23,10 +23,11 @@ class WeighedBin(NamedTuple):
 
 @dataclass(frozen=True)
 class BinTable:
-    """The bins of one column; `step` is what turns the column into weights of evidence."""
+    """The bins of one column; `step` turns it into weights of evidence, and `days` says that its numbers are dates."""
 
     column: str
     step: Woe
+    days: bool = False
 
     @property
     def iv(self) -> float:
@@ -39,7 +40,7 @@ class BinTable:
     def __iter__(self) -> Iterator[WeighedBin]:
         step = self.step
         values, weights = information_values(step.goods, step.bads), step.weights
-        for at, (name, good, bad) in enumerate(zip(step.bin_names(), step.goods, step.bads, strict=True)):
+        for at, (name, good, bad) in enumerate(zip(step.bin_names(days=self.days), step.goods, step.bads, strict=True)):
             yield WeighedBin(name, good, bad, bad / (good + bad), float(weights[at]), float(values[at]))
 
     def __getitem__(self, at: int) -> WeighedBin:

@@ -96,12 +96,15 @@ class PartyCard:
         {column: its coefficient, its bins}.
     intercept
         The model's, at the label holder; None elsewhere.
+    days
+        The columns whose numbers are dates, as days since 1970.
     """
 
     scaling: PointScale
     coefficients: Mapping[str, float]
     steps: Mapping[str, Woe]
     intercept: float | None = None
+    days: tuple[str, ...] = ()
 
     @property
     def start(self) -> float:
@@ -114,7 +117,7 @@ class PartyCard:
         for name, step in self.steps.items():
             coefficient = self.coefficients[name]
             points, weights = self.scaling.of_bins(coefficient, step), step.weights
-            for at, words in enumerate(step.bin_names()):
+            for at, words in enumerate(step.bin_names(days=name in self.days)):
                 found.append(PointsOfBin(name, words, float(weights[at]), coefficient, float(points[at])))
         return found
 
@@ -134,5 +137,6 @@ class PartyCard:
         return found
 
     def __str__(self) -> str:
-        rows = [(one.column, one.bin, f"{one.woe:+.4f}", f"{one.points:.2f}") for one in self.rows()]
+        digits = 0 if self.scaling.rounded else 2
+        rows = [(one.column, one.bin, f"{one.woe:+.4f}", f"{one.points:.{digits}f}") for one in self.rows()]
         return text_table(("column", "bin", "WOE", "points"), rows, words=2)

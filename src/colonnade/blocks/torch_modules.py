@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.blocks.torch_veils import veiled_like
 from colonnade.errors import OptionError
 
 # A layer's options are the arguments of its constructor; torch keeps each as an attribute of the same name.
@@ -158,6 +159,7 @@ def module_of(how: Any, state: Any, party: str, seed: int) -> Any:
             f"a function of an importable module that makes it, or its name as 'module:name'"
         )
     if state is not None:
+        module = veiled_like(module, state)
         from_value(module, state, party)
     return module
 

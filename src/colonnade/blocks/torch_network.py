@@ -10,7 +10,7 @@ fresh:
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,17 @@ import numpy as np
 from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.torch_modules import alone, need_torch, to_value
 from colonnade.blocks.torch_optimisers import OPTIMISERS
+from colonnade.blocks.torch_veils import is_veiled, leaving, outputs_of, width_behind
 from colonnade.errors import DataError, OptionError
 
 _CHUNK = 512  # rows that are scored at a time: bounds the memory of a convolution's images
 _SAMPLE, _POWER_STEPS = 256, 12  # rows and steps of the power iteration behind "auto" step sizes
 _PROBES = 4  # of the rows' mean squared length, beside it
 _TRIED = 2  # rows that a network is tried with before anything is sent
+# Normal numbers for what leaves, in the shape of a table that holds the means.
+Normals = Callable[[FloatArray], FloatArray]
+# What a party adds to the loss of a batch: of its inputs, what its network gives, and what leaves of that.
+Penalty = Callable[[Any, Any, Any], Any]
 _RAISED = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)  # from torch, if something does not fit
 
 
@@ -83,7 +88,9 @@ class NetworkBlock:
         self.shape, self._kind = shape, kind_of(module)
         self.columns = self.inputs(value)
         self.rows = self.columns.shape[0]
-        self.outputs = width_of(module, self.columns, party)
+        self.outputs = width_behind(module, width_of(module, self.columns, party))
+        self.normals: Normals | None = None  # what a veil draws from; None where nothing leaves
+        self.penalties: tuple[Penalty, ...] = ()
         self.intercept_pace = 1.0  # a network's intercepts are parameters like others
         self.pace = 1.0  # the optimiser's step divided by the algorithm's
         self._stream = stream
@@ -107,13 +114,26 @@ class NetworkBlock:
 
     def forward(self, x: Any, *, training: bool) -> Any:
         """Return h(x), one column per score; in training dropout draws from this party's stream."""
+        return self.forward_with_penalty(x, training=training)[0]
+
+    def forward_with_penalty(self, x: Any, *, training: bool) -> tuple[Any, Any]:
+        """Return h(x), and what this party adds to the loss of these rows; None where that is nothing."""
         torch = need_torch()
         self.module.train(training)
         with alone(self._stream), torch.set_grad_enabled(training):
-            z = self.module(x)
+            outputs = outputs_of(self.module, x)
             if training and self._stream is not None:
                 self._stream = torch.get_rng_state()
-        return z.reshape(len(x), -1)
+            z = self._leaving(outputs)
+            added = [penalty(x, outputs, z) for penalty in self.penalties if training]
+        return z, sum(added[1:], added[0]) if added else None
+
+    def _leaving(self, outputs: Any) -> Any:
+        torch = need_torch()
+        if self.normals is None or not is_veiled(self.module):
+            return leaving(self.module, outputs)
+        means = leaving(self.module, outputs.detach()).double().numpy()
+        return leaving(self.module, outputs, torch.from_numpy(self.normals(means)).to(outputs.dtype))
 
     def scores(self, rows: Rows, of: NetworkInputs | None = None) -> FloatArray:
         """Return contributions of any rows, of the training columns or of others, with dropout off."""
@@ -130,11 +150,12 @@ class NetworkBlock:
             raise NotFinite
         return z[:, 0] if self.outputs == 1 else z
 
-    def gradients(self, z: Any, signal: Any, *, again: bool = False) -> list[Any]:
-        """Return J^T signal, a tensor for each parameter."""
+    def gradients(self, z: Any, signal: Any, *, again: bool = False, penalty: Any = None) -> list[Any]:
+        """Return J^T signal, a tensor for each parameter, and the penalty's gradient with it where there is one."""
         torch = need_torch()
+        ends, weights = ([z], [signal]) if penalty is None else ([z, penalty], [signal, torch.ones_like(penalty)])
         with alone():
-            found = torch.autograd.grad(z, self.parameters, signal, allow_unused=True, retain_graph=again)
+            found = torch.autograd.grad(ends, self.parameters, weights, allow_unused=True, retain_graph=again)
         return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found, strict=True)]
 
     # -- what a safe step size depends on -----------------------------------------------------------------------
@@ -164,7 +185,7 @@ class NetworkBlock:
         v = [torch.randn(p.shape, generator=stream, dtype=p.dtype) for p in self.parameters]
         largest = 0.0
         with alone():
-            z = self.module(self.columns.take(rows)).reshape(len(rows), -1)
+            z = leaving(self.module, outputs_of(self.module, self.columns.take(rows)))
             w = torch.zeros_like(z, requires_grad=True)
             g = torch.autograd.grad(z, self.parameters, w, create_graph=True, allow_unused=True)
             used = [i for i, one in enumerate(g) if one is not None and one.requires_grad]
@@ -225,28 +246,27 @@ class NetworkSteps:
         self.touched = block.touched(rows)
         self._x = block.columns.take(rows)
         self._z: Any = None  # h_k of the batch with its graph, as long as the parameters are those it was made with
+        self._penalty: Any = None  # what this party adds to the loss, of the same pass
         self._before: list[Any] | None = None
         self.also: list[Any] = []  # gradients of the next step that do not come through the contribution
 
     def contribution(self) -> FloatArray:
         """Return h_k of the batch."""
-        if self._z is None:
-            self._z = self.block.forward(self._x, training=True)
+        self._pass()
         return self.block.flat(self._z.detach().double().numpy())
 
     def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
         """Take one local step along g_k, as the top of this file has it."""
         torch, block = need_torch(), self.block
-        if self._z is None:
-            self._z = block.forward(self._x, training=True)
+        self._pass()
         if proximal and self._before is None:
             self._before = [parameter.detach().clone() for parameter in block.parameters]
         if not block.parameters:
             return
         weights = torch.from_numpy(signal.reshape(len(self.rows), -1) / len(self.rows)).to(self._z.dtype)
-        gradients = block.gradients(self._z, weights)
+        gradients = block.gradients(self._z, weights, penalty=self._penalty)
         gradients = [one + more for one, more in zip(gradients, self.also or [0.0] * len(gradients), strict=True)]
-        self._z, self.also = None, []
+        self._z, self._penalty, self.also = None, None, []
         with torch.no_grad(), alone():
             for index, parameter in enumerate(block.parameters):
                 if block.l2:
@@ -259,7 +279,11 @@ class NetworkSteps:
 
     def close(self) -> None:
         """End the batch: all steps are taken, and the graph of the last pass is dropped."""
-        self._z = None
+        self._z, self._penalty = None, None
+
+    def _pass(self) -> None:
+        if self._z is None:
+            self._z, self._penalty = self.block.forward_with_penalty(self._x, training=True)
 
 
 def squares(parameters: list[Any]) -> float:
@@ -283,7 +307,8 @@ def width_of(module: Any, columns: NetworkInputs, party: str) -> int:
     rows = np.arange(min(_TRIED, columns.shape[0]))
     try:
         with alone(), torch.no_grad():
-            z = module(columns.take(rows))
+            x = columns.take(rows)
+            z = outputs_of(module, x) if is_veiled(module) else module(x)
     except _RAISED as error:
         raise DataError(
             f"the network of party {party!r} can't take its {columns.shape[1]} columns ({_said(error)}); give a "
@@ -302,7 +327,7 @@ def check_trainable(module: Any, x: Any, party: str) -> None:
     torch, tried = need_torch(), copy.deepcopy(module).train()  # a copy: batch norm counts what it sees
     try:
         with alone(), torch.enable_grad():
-            z = tried(x)
+            z = outputs_of(tried, x)
     except _RAISED as error:
         rows = "1 row" if len(x) == 1 else f"{len(x)} rows"
         raise OptionError(

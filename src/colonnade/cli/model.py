@@ -6,11 +6,12 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from colonnade.errors import OptionError
+from colonnade.errors import OptionError, PolicyRefused
 
 if TYPE_CHECKING:
     from colonnade.jobs.job import Job
     from colonnade.jobs.party_file import PartyFile
+    from colonnade.versions.shelf import Shelf
     from colonnade.versions.version import Version
 
 _MOST = {
@@ -76,13 +77,14 @@ def _list(given: list[str], party: PartyFile) -> int:
     if not known:
         print(f"{party.name} has no versions yet; train one with `colonnade run`")
         return 0
-    table, in_use = Table(title=Text(f"{party.name}'s versions"), title_justify="left"), shelf.promoted().training
+    table, in_use = Table(title=Text(f"{party.name}'s versions"), title_justify="left"), _in_use(shelf)
     headings = ["version", "", "trained (UTC)", "rows", "how well"]
     for name in [*headings, "started from"] if any(version.parent for version in known) else headings:
         table.add_column(name, justify="right" if name == "rows" else "left", no_wrap=name != "how well")
     for version in known:
         rows = version.about.get("rows")
         mark = "" if version.training != in_use else "in use, by hand" if shelf.by_hand else "in use"
+        mark = "held back" if version.held else mark
         when, count = version.date[:16].replace("T", " "), "" if rows is None else f"{rows:,}"
         cells = (_name(version), mark, when, count, "\n".join(_figures(version)), version.parent[:12])
         table.add_row(*map(Text, cells[: len(table.columns)]))
@@ -92,6 +94,14 @@ def _list(given: list[str], party: PartyFile) -> int:
 
 def _figures(version: Version) -> list[str]:
     return [f"{name} {value:.4f}" for name, value in version.metrics.items()]
+
+
+def _in_use(shelf: Shelf) -> str | None:
+    """Return the id of the version in use; None where an audit holds it back."""
+    try:
+        return shelf.promoted().training
+    except PolicyRefused:
+        return None
 
 
 def _show(given: list[str], party: PartyFile) -> int:
@@ -129,7 +139,8 @@ def _scorecard(given: list[str], job: Job, party: PartyFile) -> int:
     part = model_file.load(party.folder, party.name, given[0] if given else None)
     card = card_of(job, party.name, part.prepared, part.state)
     scaling = card.scaling
-    print(f"{scaling.base:g} points are odds of {scaling.odds:g}, and {scaling.pdo:g} more double them")
+    of = "" if len(part.classes) != 2 else " {!r} for one {!r}".format(*part.classes.tolist())
+    print(f"{scaling.base:g} points are odds of {scaling.odds:g}{of}, and {scaling.pdo:g} more double them")
     print(card)
     if scaling.rounded:
         print(f"rounding moves the sum of these points by {card.rounding_error:.2f} at most")

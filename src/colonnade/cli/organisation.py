@@ -1,4 +1,4 @@
-"""The commands that an organisation runs: init, check, plan, run, report, predict, serve, drift, ledger, model."""
+"""What an organisation runs: init, check, audit, plan, run, report, predict, serve, drift, ledger, model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from colonnade.cli.audit import add_audit_options
 from colonnade.cli.drift import add_data
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
@@ -48,6 +49,11 @@ def add_commands(commands: Any) -> None:
     _job_and_party(plan)
     plan.add_argument("--seconds", type=float, default=25.0, help="for all trials, the same at all (%(default)g)")
     plan.add_argument("--quiet", action="store_true", help="no progress line")
+
+    audit = commands.add_parser("audit", help="what the others could find out about this party in a run, measured")
+    _job_and_party(audit)
+    add_audit_options(audit)
+    _version(audit)
 
     report = commands.add_parser("report", help="how good a version is, as one HTML page with this party's view alone")
     _job_and_party(report)
@@ -102,6 +108,7 @@ def run_command(options: argparse.Namespace) -> int:
     found = {
         "init": _init,
         "check": _check,
+        "audit": _audit,
         "plan": _plan,
         "run": run,
         "report": _report,
@@ -136,12 +143,13 @@ def _check(options: argparse.Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
+    from colonnade.planning.untried import sealed_costs
     from colonnade.service.check import check
     from colonnade.service.findings import exit_code
 
     job, party = read_files(options)
     with notes(party.name):
-        findings = check(job, party)
+        findings = check(job, party, sealed_costs)
     table = Table(title=Text(f"{party.name} in {job.name}"), title_justify="left")
     for name in ("what", "", "finding"):
         table.add_column(name, overflow="fold")  # so that no sentence is cut off
@@ -153,7 +161,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from colonnade.planning.command import plan_job, show
+    from colonnade.planning.command import plan_job, show, show_learnt
 
     job, party = read_files(options)
     log()
@@ -166,7 +174,16 @@ def _plan(options: argparse.Namespace) -> int:
             tell=lambda text: say(f"{party.name}: {text}"),
         )
     show(plan, party.name, job.name)
+    show_learnt(job)
     return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from colonnade.cli.audit import act_on_audit
+
+    job, party = read_files(options)
+    with notes(party.name):
+        return act_on_audit(options, job, party, lambda text: say(f"{party.name}: {text}"))
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -54,7 +54,9 @@ def run(options: argparse.Namespace) -> int:
     )
     say(f"{party.name}: its part of the model is {done.path}")
     name, promote = done.version.name, f"colonnade model promote {options.job} --as {party.name}"
-    if done.in_use:
+    if done.version.held:
+        say(f"{party.name}: version {name} is held back and not in use, as {done.version.held}")
+    elif done.in_use:
         say(f"{party.name}: version {name} is in use now")
     else:
         other = "is not in use, as another was promoted by hand"

@@ -41,7 +41,8 @@ class FileMixin:
     def save(self: Any, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
-        The options `algorithm`, `class_weight` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
+        The options `algorithm`, `class_weight`, `defences` and `verbose` are not kept, nor are `history_`, `traffic_`
+        and `times_`.
 
         Parameters
         ----------

@@ -12,6 +12,7 @@ from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns, in_order
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
+from colonnade.defences.rounded_scores import blur_of
 from colonnade.errors import LabelError
 from colonnade.families import family
 from colonnade.families.checks import all_labels, all_weights, check_values
@@ -54,7 +55,8 @@ class PredictionMixin:
         return scores
 
     def _scoring_job(self: Any, **facts: Any) -> ScoringJob:
-        return ScoringJob(self._family, self.holders_, self.sum_, self.topology, facts)
+        blur = blur_of(getattr(self, "defences", ()))
+        return ScoringJob(self._family, self.holders_, self.sum_, self.topology, facts, blur)
 
     def decision_function(self: Any, *parties: Party, on: Runtime | None = None) -> Array:
         """Return the scores of these rows, as the first label holder gets them.

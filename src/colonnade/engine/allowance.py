@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from colonnade.defences.accountant import Release
 from colonnade.errors import ProtocolError
 from colonnade.leaks import COLUMNS, OF_COLUMNS, Leak, Setting
 from colonnade.runtimes.net import Net
@@ -47,6 +48,10 @@ class Limit(Protocol):
         """Count numbers that leave now, or refuse if there are too many of them."""
         ...
 
+    def release(self, release: Release) -> None:
+        """Count something noisy that is told of every label now, or refuse if all of it together told too much."""
+        ...
+
 
 @dataclass
 class Allowance:
@@ -72,6 +77,7 @@ class Allowance:
     alone: bool
     free: bool
     most: float = math.inf  # numbers about each row in this run; infinite where all parties are in one hand
+    reserved: float = 0.0  # numbers about each row that are kept for the end of the run
     _focused: float = 0.0
 
     async def agree(self, net: Net, leader: str, others: Sequence[str], least: float, what: str) -> None:
@@ -83,7 +89,7 @@ class Allowance:
         if not self.free:
             if not self.alone:
                 self.sum.charge = lambda numbers: budget.charge(numbers / self.rows)
-            budget.check(least, what)
+            budget.check(least + self.reserved, what)
             mine = budget.left
         if net.me != leader:
             await net.send(leader, "budget", mine)
@@ -103,7 +109,7 @@ class Allowance:
     @property
     def left(self) -> float:
         """Numbers about each row that all parties may still let out."""
-        return self.most - self.used
+        return self.most - self.used - self.reserved
 
     def affords(self, numbers: float) -> bool:
         """Whether so many more may leave everybody."""

@@ -8,7 +8,7 @@ encrypted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import Block, FloatArray, OpenBatch, Rows
+from colonnade.defences.base import Defence, Guard, SignalDefence
+from colonnade.defences.gaussian_signals import GaussianSignals, SignalNoise
 from colonnade.engine.allowance import Allowance
 from colonnade.engine.exposure import ENCRYPTED, in_shares
 from colonnade.engine.options import Training
@@ -23,6 +25,7 @@ from colonnade.engine.sampling import Batch, Draws
 from colonnade.errors import LabelError
 from colonnade.leaks import Leak, Setting, signals
 from colonnade.objective.losses import Loss
+from colonnade.objective.weighted import labels_of
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum
@@ -45,6 +48,8 @@ class Agreement:
         The secure sum, and the way that its messages take.
     started : bool
         Whether parameters were given to start with, so that nobody knows the first scores beforehand.
+    defences : tuple of Defence
+        What parties do to what leaves them.
     """
 
     loss: Loss
@@ -52,6 +57,7 @@ class Agreement:
     sum: str
     topology: str
     started: bool = False
+    defences: tuple[Defence, ...] = ()
 
 
 @dataclass
@@ -240,7 +246,34 @@ class Exchanges:
     def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
         """dL/dz of these rows; only at a party that has their labels."""
         y = self.train.y
-        return self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
+        found = self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
+        if self.noise is None or y is None:
+            return found
+        if (times := self.noise.needs(rows)) and self.allowance.budget is not None:
+            self.allowance.budget.release(replace(self.noise.defence.release, count=times))
+        return self.noise(found, rows)
+
+    @cached_property
+    def noise(self) -> SignalNoise | None:
+        """Noise on all signals at the party that has the labels, where a defence says so."""
+        private = next((one for one in self.job.defences if isinstance(one, GaussianSignals)), None)
+        if private is None or self.net.me not in self.job.holders:
+            return None
+        return SignalNoise(private, self.net.secret(f"defence {private.name}"), self.job.loss.name, self.train.rows)
+
+    @cached_property
+    def _guards(self) -> list[Guard]:
+        kinds = [one for one in self.job.defences if isinstance(one, SignalDefence)]
+        return [one.guard(self.net.secret(f"defence {one.name}"), self.block.outputs) for one in kinds]
+
+    def guarded(self, signal: FloatArray, rows: Rows) -> FloatArray:
+        """What leaves in place of the signal of these rows, at the party that has their labels."""
+        if not self._guards or self.train.y is None:
+            return signal
+        y = labels_of(self.train.y[rows])
+        for guard in self._guards:
+            signal = guard(signal, y if y.ndim == 1 else y[:, 0])  # an offset stands beside its label
+        return signal
 
     async def send_signal(self, name: str, signal: FloatArray) -> None:
         """Send the signal of a batch from its holder to one party."""

@@ -55,6 +55,35 @@ class Keeper(Protocol):
         ...
 
 
+class SecretKeeper:
+    """Another keeper whose states have a secret of this run beside them, which later runs go on with."""
+
+    def __init__(self, keeper: Keeper, secret: bytes) -> None:
+        self._of, self.every, self.secret = keeper, keeper.every, secret
+
+    def versions(self) -> tuple[int, ...]:
+        """See `Keeper`."""
+        return self._of.versions()
+
+    def load(self, version: int) -> Any:
+        """See `Keeper`."""
+        return self._of.load(version)[1]
+
+    def save(self, version: int, state: Value) -> None:
+        """See `Keeper`."""
+        self._of.save(version, (self.secret, state))
+
+    def forget(self, after: int) -> None:
+        """See `Keeper`."""
+        self._of.forget(after)
+
+
+def with_secret(keeper: Keeper, fresh: bytes) -> SecretKeeper:
+    """Return a keeper with the secret that was kept last, or with a fresh one where nothing was kept."""
+    last = max(keeper.versions(), default=0)
+    return SecretKeeper(keeper, keeper.load(last)[0] if last else fresh)
+
+
 async def common_version(net: Net, keeper: Keeper) -> int:
     """The last version that every party has; 0 if there is none."""
     common = set(keeper.versions())

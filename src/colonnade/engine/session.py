@@ -112,6 +112,8 @@ class Session(Exchanges):
         alone = self.job.holders == (self.net.me,)
         silent = not self.options.tells_signals or self.job.sum == ENCRYPTED
         self.allowance = Allowance(self.sum, rows, self.budget, alone, alone and silent)
+        refits = any(one.refits(self.options.family) for one in self.job.defences)
+        self.allowance.reserved = float(self.block.outputs) if refits else 0.0
         validated = self.validation is not None
         self.stopping = Stopping(self.net, self.options, self.block, self.allowance, validated=validated)
         self.flow = self.stopping.flow
@@ -304,6 +306,9 @@ class Session(Exchanges):
             best, improved, stop = self.stopping.believed(told, self.leader)
         else:
             best, improved, stop = self.stopping.judge(epoch, totals, self.numbers_ahead())
+            if self.noise is not None:  # what is said follows from no label
+                best, improved = True, True
+                stop = self.noise.over() or self.stopping.late() or not self.allowance.affords(self.numbers_ahead())
             await self.tell("verdict", (best, improved, stop))
         self.stopping.heed(best, improved)
         return not self.stopping.ends(stop, self.numbers_ahead())
@@ -320,11 +325,15 @@ class Session(Exchanges):
 
     async def resume(self, *more: Frozen) -> tuple[int, bool] | None:
         """The same as `begin`, but None where nothing is kept."""
-        return await self._versions.resume(*more)
+        return await self._versions.resume(*more, *self._noises)
 
     def keep(self, epoch: int, go_on: bool, *more: Frozen) -> None:
         """Keep all that the next epoch depends on, where the run is one that keeps."""
-        self._versions.keep(epoch, go_on, *more)
+        self._versions.keep(epoch, go_on, *more, *self._noises)
+
+    @property
+    def _noises(self) -> list[Frozen]:
+        return [] if self.noise is None else [self.noise]
 
     def finish(self) -> Any:
         """The parameters of the run: the best ones where they were remembered, else the last ones."""

@@ -13,6 +13,8 @@ from colonnade.blocks import NotFinite
 from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
 from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.blocks.torch_optimisers import AUTO_ADAM
+from colonnade.defences.keyed_noise import drawn_normals
+from colonnade.defences.outputs import OutputDefence
 from colonnade.engine.exchange import Part
 from colonnade.engine.session import Session
 from colonnade.errors import OptionError, RingOverflow, TrainingDiverged
@@ -48,6 +50,8 @@ class NetworkSession(Session):
             part = Part(None, count, train.y, train.labelled)
             part.owned = {holder: rows[np.isin(rows, chosen)] for holder, rows in train.owned.items()}
             self._sampled = part
+            if self.net.watcher is not None:
+                self.net.watcher.looks_at(chosen)
         return self._sampled
 
     @property
@@ -106,13 +110,28 @@ def diverged(net: Net, good: Sequence[Any]) -> TrainingDiverged:
 
 
 def make_block(
-    net: Net, network: Any, X: Any, l2: float, seed: int, kind: type[NetworkBlock] = NetworkBlock
+    net: Net,
+    network: Any,
+    X: Any,
+    l2: float,
+    seed: int,
+    kind: type[NetworkBlock] = NetworkBlock,
+    defences: Sequence[OutputDefence] = (),
 ) -> NetworkBlock:
-    """Return this party's block, made of what its own part of the program says about the network."""
+    """Return this party's block, made of what its own part of the program says about the network.
+
+    defences: of this party's own outputs.
+    """
     how, state, shape, optimiser = network
     module = module_of(how, state, net.me, seed)
+    options = {"party": net.me, "shape": shape}
+    for one in defences:
+        module = one.around(module, NetworkBlock(module, X, **options).outputs)
     stream = fresh_stream(drawn(seed, net.me, "training"))
-    return kind(module, X, party=net.me, shape=shape, optimiser=optimiser, l2=l2, stream=stream)
+    block = kind(module, X, **options, optimiser=optimiser, l2=l2, stream=stream)
+    block.normals = drawn_normals(net.secret("noise of outputs"))
+    block.penalties = tuple(one.penalty for one in defences if one.penalises)
+    return block
 
 
 def check_width(party: str, width: int, outputs: int, loss: str) -> None:

@@ -115,7 +115,8 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
     _framed: frozenset[str] = frozenset()  # the parties whose columns came as a pandas frame
     _codes: ClassVar[bool] = False  # whether categories are taken as codes
     _levels: ClassVar[bool] = False  # whether each category has a coefficient, to be read beside a reference
-    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "verbose")  # options that files do not keep
+    # Options that files do not keep.
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "defences", "verbose")
     _family: str  # the name of the family that the trained model is of
 
     def _minimised(self) -> losses.Loss:
@@ -270,6 +271,8 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
         threshold: float = MAX_ADVANTAGE,
         slow: bool = False,
         seed: int = 0,
+        others: Sequence[Party] | None = None,
+        hidden: Mapping[str, Any] | None = None,
     ) -> Audit:
         """Return what each party could find out about the others from the training of this model, measured.
 
@@ -292,6 +295,12 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
             Whether attacks that take minutes are carried out, too.
         seed : int
             Of the attackers' random choices, such as which rows they know.
+        others : list of Party, optional
+            The same parties with rows of people who were not trained on, such as those of `validation` in `fit`.
+            Attacks on membership need them, with labels, and attackers who know people from elsewhere.
+        hidden : dict, optional
+            {party: a bool for each of its rows}, a property of people that nobody trained on, of which it is asked
+            whether others could infer it; by default, of each party, the column of two values that is most balanced.
 
         Returns
         -------
@@ -302,6 +311,15 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
 
         self._check_fitted()
         ordered = tuple(in_order(parties, self.parties_, "audit"))
+        apart = None if others is None else tuple(in_order(others, self.parties_, "others"))
         return audit_model(
-            self, ordered, attacks=attacks, attackers=attackers, threshold=threshold, slow=slow, seed=seed
+            self,
+            ordered,
+            attacks=attacks,
+            attackers=attackers,
+            threshold=threshold,
+            slow=slow,
+            seed=seed,
+            others=apart,
+            hidden=hidden,
         )

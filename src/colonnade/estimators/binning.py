@@ -165,7 +165,7 @@ class Binning:
         for name, columns in cells.items():
             plans, kept, _ = found[name]
             self.tables_[name] = {
-                one.name: BinTable(one.name, one.joined(*plan))
+                one.name: BinTable(one.name, one.joined(*plan), one.name in learned[name].days)
                 for one, plan in zip(columns, plans, strict=True)
                 if plan is not None
             }

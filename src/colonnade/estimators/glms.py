@@ -31,7 +31,7 @@ class GammaRegression(LinearModel):
     that is explained.
 
     The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
-    algorithm, protection, sum, topology, verbose.
+    algorithm, protection, sum, topology, defences, verbose.
     """
 
     loss = "gamma"
@@ -49,7 +49,9 @@ class TweedieRegression(LinearModel):
     power : float
         The variance is in proportion to the mean to this power: above 1 and below 2, or 1 for Poisson regression, 2 for
         gamma regression and 0 for ridge regression, whose link is the identity.
-    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight, algorithm, protection, sum, topology, verbose
+    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight
+        Those of `LinearModel`.
+    algorithm, protection, sum, topology, defences, verbose
         Those of `LinearModel`.
     """
 
@@ -74,7 +76,9 @@ class NegativeBinomialRegression(LinearModel):
     ----------
     alpha : float
         The dispersion, above 0. It is given, not estimated.
-    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight, algorithm, protection, sum, topology, verbose
+    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight
+        Those of `LinearModel`.
+    algorithm, protection, sum, topology, defences, verbose
         Those of `LinearModel`.
     """
 
@@ -103,7 +107,9 @@ class QuantileRegression(LinearModel):
     smoothing : float, optional
         In units of the labels, above 0. None is a twentieth of the distance between the labels' quartiles, or of their
         standard deviation where that is 0; all parties are told it.
-    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight, algorithm, protection, sum, topology, verbose
+    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight
+        Those of `LinearModel`.
+    algorithm, protection, sum, topology, defences, verbose
         Those of `LinearModel`.
 
     Attributes

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.ssca import SSCA
-from colonnade.blocks.torch_whole import maker_name
 from colonnade.data.site import Site, check_sites, common_classes, naming
 from colonnade.errors import (
     ColonnadeWarning,
@@ -43,6 +42,7 @@ from colonnade.horizontal.own_functions import function_names
 from colonnade.horizontal.program import attend, serve
 from colonnade.horizontal.row_keys import check_groups
 from colonnade.horizontal.stated_problem import StatedProblem, check_problem, state_problem
+from colonnade.horizontal.torch_whole import maker_name
 from colonnade.horizontal.whole_classifier import SHARED, WholeClassifier
 from colonnade.objective import losses
 from colonnade.objective.expressions import Constraint, Expression

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -16,6 +16,8 @@ from colonnade.blocks.phases import Kernel
 from colonnade.conventions.probabilities import ProbabilityMixin
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
+from colonnade.defences.base import Defence
+from colonnade.defences.registry import checked
 from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
 from colonnade.estimators.base import Estimator
 from colonnade.estimators.initial import kernel_start
@@ -63,6 +65,8 @@ class KernelModel(Estimator):
     topology : {"tree", "star", "ring"} or str
         Along which tree the sums travel; the model is the same with each of them. A text such as "c>b b>a a>bank" is a
         tree of one's own, see `sums.written_trees`.
+    defences : list of Defence
+        What parties do to what leaves them, so that less follows: see docs/defences.md. Empty is nothing.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -91,6 +95,7 @@ class KernelModel(Estimator):
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         verbose: int = 1,
+        defences: Sequence[Defence] = (),
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -103,6 +108,7 @@ class KernelModel(Estimator):
         self.sum = sum
         self.topology = topology
         self.verbose = verbose
+        self.defences = defences
 
     # -- training -----------------------------------------------------------------------------------------------
 
@@ -150,7 +156,8 @@ class KernelModel(Estimator):
         counts = weighted(parties, held_out)
         options = KernelOptions(self.kernel, gamma, int(self.features), float(self.alpha), counts)
         sum_name = self._summed(kind.name, len(parties))
-        job = TrainingJob(kind.name, options, loss.name, 1, holders, sum_name, self.topology, algorithm)
+        how = (sum_name, self.topology, algorithm, checked(self.defences))
+        job = TrainingJob(kind.name, options, loss.name, 1, holders, *how)
         self._check(job, parties)
         self._train(job, parties, classes, held_out, on, kernel_start(initial, self, job, parties, classes))
         return self
@@ -230,7 +237,7 @@ class KernelClassifier(ProbabilityMixin, KernelModel):
     "smooth_hinge" the model is close to scikit-learn's `SVC(C=1 / (n * alpha))`.
 
     The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, class_weight, algorithm,
-    protection, sum, topology, verbose.
+    protection, sum, topology, defences, verbose.
     """
 
     _LOSSES: ClassVar = {
@@ -248,7 +255,7 @@ class KernelRegressor(KernelModel):
     `KernelRidge(alpha=n * alpha)` with the same kernel.
 
     The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, class_weight, algorithm,
-    protection, sum, topology, verbose.
+    protection, sum, topology, defences, verbose.
     """
 
     _LOSSES: ClassVar = {"auto": "square", "square": "square"}

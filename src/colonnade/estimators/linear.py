@@ -21,7 +21,7 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
     The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
-    algorithm, protection, sum, topology, verbose.
+    algorithm, protection, sum, topology, defences, verbose.
     """
 
     loss = "logistic"
@@ -62,7 +62,7 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
     The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
-    algorithm, protection, sum, topology, verbose.
+    algorithm, protection, sum, topology, defences, verbose.
     """
 
     loss = "softmax"
@@ -75,7 +75,7 @@ class LinearSVC(CalibrationMixin, LinearModel):
     it. It has probabilities only where `calibrate` has learnt them, and no `statistics`; `score` is the accuracy.
 
     The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
-    algorithm, protection, sum, topology, verbose.
+    algorithm, protection, sum, topology, defences, verbose.
     """
 
     loss = "smooth_hinge"
@@ -90,7 +90,7 @@ class RidgeRegression(LinearModel):
     is R².
 
     The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
-    algorithm, protection, sum, topology, verbose.
+    algorithm, protection, sum, topology, defences, verbose.
     """
 
     loss = "square"
@@ -103,7 +103,7 @@ class PoissonRegression(LinearModel):
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
     The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
-    algorithm, protection, sum, topology, verbose.
+    algorithm, protection, sum, topology, defences, verbose.
     """
 
     loss = "poisson"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -14,6 +14,8 @@ from colonnade.blocks.columns import columns_to_value
 from colonnade.conventions import preparing
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
+from colonnade.defences.base import Defence
+from colonnade.defences.registry import checked
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import DataError, OptionError
 from colonnade.estimators.base import Estimator
@@ -86,6 +88,8 @@ class LinearModel(Estimator):
     topology : {"tree", "star", "ring"} or str
         Along which tree the sums travel; the model is the same with each of them. A text such as "c>b b>a a>bank" is a
         tree of one's own, see `sums.written_trees`.
+    defences : list of Defence
+        What parties do to what leaves them, so that less follows: see docs/defences.md. Empty is nothing.
     verbose : int
         1 shows a live line if a run takes longer than half a second, and says which algorithm "auto" chose; 0 is
         silent.
@@ -121,6 +125,7 @@ class LinearModel(Estimator):
         topology: str = "tree",
         verbose: int = 1,
         l1: float = 0.0,
+        defences: Sequence[Defence] = (),
     ) -> None:
         self.l2 = l2
         self.l1 = l1
@@ -133,6 +138,7 @@ class LinearModel(Estimator):
         self.sum = sum
         self.topology = topology
         self.verbose = verbose
+        self.defences = defences
 
     def _minimised(self) -> losses.Loss:
         return losses.loss(self.loss)
@@ -193,7 +199,8 @@ class LinearModel(Estimator):
         options = replace(options, weighted=weighted(parties, held_out), l1=float(self.l1))
         options = replace(options, penalised=bool(self.penalise_intercept))
         sum_name = self._summed(LinearFamily.name, len(parties))
-        job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
+        how = (sum_name, self.topology, algorithm, checked(self.defences))
+        job = TrainingJob(kind.name, options, self.loss, outputs, holders, *how)
         self._check(job, parties)
         check_penalty(sum_name, holders, options.penalises().name)
         if sum_name == ENCRYPTED:

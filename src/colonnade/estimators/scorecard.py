@@ -41,7 +41,8 @@ class Scorecard:
         for name in model.parties_:
             coefficients = dict(zip(model.columns_[name], map(float, np.asarray(model.coef_[name])), strict=True))
             intercept = float(model.intercept_) if name == model.holders_[0] else None
-            self.tables[name] = PartyCard(scaling, coefficients, model.preparations_[name].weighed, intercept)
+            found = model.preparations_[name]
+            self.tables[name] = PartyCard(scaling, coefficients, found.weighed, intercept, found.days)
 
     @property
     def rounding_error(self) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks.torch_modules import module_of, need_torch, to_value
+from colonnade.blocks.torch_veils import bare
 from colonnade.data.party import Party
 from colonnade.errors import DataError, OptionError
 from colonnade.estimators.base import Estimator
@@ -60,7 +61,7 @@ def _given(
         states = {name: made._split(name)[0] for name in made.parties_}
         if made._has_top:
             states[TOP] = made._split(made.holders_[0])[1]
-        return {name: dict(zip(state[0], state[1], strict=True)) for name, state in states.items()}
+        return {name: bare(state[0], state[1]) for name, state in states.items()}
     if not isinstance(initial, Mapping):
         kind = type(initial).__name__
         raise OptionError(f"initial must be a fitted model or a dict {{party: state_dict or module}}, got {kind}")

@@ -19,6 +19,8 @@ from colonnade.blocks.torch_modules import forget, module_of, need_torch, refere
 from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
+from colonnade.defences.base import Defence
+from colonnade.defences.registry import checked
 from colonnade.engine.torch_session import KEPT, check_width
 from colonnade.errors import (
     ColonnadeError,
@@ -85,6 +87,8 @@ class NetworkModel(Estimator):
     topology : {"tree", "star", "ring"} or str
         Along which tree the sums travel; the model is the same with each of them. A text such as "c>b b>a a>bank" is a
         tree of one's own, see `sums.written_trees`.
+    defences : list of Defence
+        What parties do to what leaves them, so that less follows: see docs/defences.md. Empty is nothing.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -115,6 +119,7 @@ class NetworkModel(Estimator):
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         verbose: int = 1,
+        defences: Sequence[Defence] = (),
     ) -> None:
         self.networks = networks
         self.top = top
@@ -128,6 +133,7 @@ class NetworkModel(Estimator):
         self.sum = sum
         self.topology = topology
         self.verbose = verbose
+        self.defences = defences
 
     def _minimised(self) -> losses.Loss:
         if not hasattr(self, "loss_"):
@@ -211,7 +217,8 @@ class NetworkModel(Estimator):
         if self.top is not None:
             options = SplitOptions(float(self.l2), self.evaluate_rows, tuple(widths.items()))
         name, outputs = self._family_of(with_top=self.top is not None), loss.outputs(len(classes))
-        return TrainingJob(name, options, loss.name, outputs, holders, sum_name, self.topology, algorithm)
+        how = (sum_name, self.topology, algorithm, checked(self.defences))
+        return TrainingJob(name, options, loss.name, outputs, holders, *how)
 
     def _family_of(self, *, with_top: bool) -> str:
         return SplitFamily.name if with_top else TorchFamily.name
@@ -473,7 +480,7 @@ class NetworkClassifier(NetworkModel):
     with the cross-entropy. It has probabilities (`predict_proba`); `score` is the accuracy.
 
     The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows,
-    class_weight, protection, sum, topology, verbose.
+    class_weight, protection, sum, topology, defences, verbose.
     """
 
     kind: ClassVar[str] = "classes"
@@ -508,7 +515,7 @@ class NetworkRegressor(NetworkModel):
     Networks (or the top network) give one number per row, which is the prediction; `score` is R².
 
     The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows,
-    class_weight, protection, sum, topology, verbose.
+    class_weight, protection, sum, topology, defences, verbose.
     """
 
     kind: ClassVar[str] = "real"

@@ -15,6 +15,8 @@ from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns
 from colonnade.data.party import Party, check_names
+from colonnade.defences.base import Defence
+from colonnade.defences.registry import checked
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
 from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_initial import network_start
@@ -72,6 +74,8 @@ class TransferClassifier(NetworkModel):
         labels. "masked": each party gets sums over all common rows of its own numbers times the other's, made of
         encrypted ones, and nothing about a single row. Then only the last layers learn, which must be `nn.Linear`, the
         loss is "taylor", and all rows are one batch.
+    defences : list of Defence
+        What parties do to what leaves them, so that less follows: see docs/defences.md. Empty is nothing.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -105,10 +109,11 @@ class TransferClassifier(NetworkModel):
         evaluate_rows: int | None = None,
         protection: str = "auto",
         verbose: int = 1,
+        defences: Sequence[Defence] = (),
     ) -> None:
         super().__init__(
             networks, shape=shape, optimizer=optimizer, l2=l2, algorithm=algorithm, evaluate_rows=evaluate_rows,
-            protection=protection, verbose=verbose,
+            protection=protection, verbose=verbose, defences=defences,
         )  # fmt: skip
         self.gamma = gamma
         self.alignment = alignment
@@ -186,7 +191,8 @@ class TransferClassifier(NetworkModel):
             )  # fmt: skip
             added = TransferFamily.masks if self.protection == MASKED else PLAIN
             holders = (source.name,)
-            job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, added, "tree", algorithm)
+            how = (added, "tree", algorithm, checked(self.defences))
+            job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, *how)
             job.check(type(self).__name__, tuple(common))
             started, _ = network_start(initial, self, job, parties, classes, networks, None)
             all_rows = rows_of(source.take(labelled), classes, loss)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -14,6 +14,8 @@ from colonnade.boosting.options import TreeOptions, TreePart
 from colonnade.conventions.probabilities import ProbabilityMixin
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
+from colonnade.defences.base import Defence
+from colonnade.defences.registry import checked
 from colonnade.errors import DataError, LabelError, OptionError, one_of
 from colonnade.estimators.base import Estimator
 from colonnade.estimators.initial import check_goes_on
@@ -75,6 +77,8 @@ class BoostedTrees(TreeExplanations, Estimator):
         How training is protected. "sealed", which is "auto" too, is `SealedBoosting`: partners see neither labels nor
         nodes, and the label holder learns few ranges of those of their columns that help. "plain" is `OpenBoosting`:
         the label holder gets all cells of all columns.
+    defences : list of Defence
+        What parties do to what leaves them, so that less follows: see docs/defences.md. Empty is nothing.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -93,7 +97,7 @@ class BoostedTrees(TreeExplanations, Estimator):
     sum = "plain"  # no scores are added up
     topology = "star"
     _codes = True
-    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose", "warm_start", "monotone")
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose", "warm_start", "monotone", "defences")
 
     def __init__(
         self,
@@ -116,6 +120,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         algorithm: OpenBoosting | str = "auto",
         protection: str = "auto",
         verbose: int = 1,
+        defences: Sequence[Defence] = (),
     ) -> None:
         self.loss = loss
         self.trees = trees
@@ -135,6 +140,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         self.algorithm = algorithm
         self.protection = protection
         self.verbose = verbose
+        self.defences = defences
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -177,7 +183,8 @@ class BoostedTrees(TreeExplanations, Estimator):
             raise OptionError(f"class_weight can't be {self.class_weight!r}: {TELL_LABELS}")
         parties, held_out = with_class_weights(self.class_weight, parties, held_out, classes)
         outputs = loss.outputs(len(classes))
-        job = TrainingJob(algorithm.family, options, loss.name, outputs, holders, self.sum, self.topology, algorithm)
+        how = (self.sum, self.topology, algorithm, checked(self.defences))
+        job = TrainingJob(algorithm.family, options, loss.name, outputs, holders, *how)
         self._check(job, parties)
         own = self._own(parties, job, self._earlier(initial, parties, classes, job))
         self._loss_ = loss.name
@@ -306,7 +313,8 @@ class BoostedTreesClassifier(ProbabilityMixin, BoostedTrees):
     probability of each class, and `score` is the accuracy.
 
     The parameters are those of `BoostedTrees`: loss, trees, learning_rate, depth, leaves, l2, min_gain,
-    min_child_weight, rows, columns, bins, class_weight, monotone, patience, warm_start, algorithm, protection, verbose.
+    min_child_weight, rows, columns, bins, class_weight, monotone, patience, warm_start, algorithm, protection,
+    defences, verbose.
     """
 
     def _loss_name(self, found: Array) -> str:
@@ -328,7 +336,8 @@ class BoostedTreesRegressor(BoostedTrees):
     the quantile's loss, that the model explains for the others.
 
     The parameters are those of `BoostedTrees`: loss, trees, learning_rate, depth, leaves, l2, min_gain,
-    min_child_weight, rows, columns, bins, class_weight, monotone, patience, warm_start, algorithm, protection, verbose.
+    min_child_weight, rows, columns, bins, class_weight, monotone, patience, warm_start, algorithm, protection,
+    defences, verbose.
     """
 
     _USUAL: ClassVar = {AUTO: "square", "tweedie": "tweedie 1.5", "quantile": "quantile 0.5"}

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from colonnade.blocks.columns import columns_from_value
 from colonnade.data import labels
+from colonnade.defences.base import as_defended
 from colonnade.engine.options import Training
 from colonnade.errors import DataError, OptionError
-from colonnade.families.scoring import Scorer, score_rows
+from colonnade.families.scoring import Scorer, blurred, score_rows
 from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.objective.losses import Loss
@@ -96,6 +97,8 @@ class Family(ABC):
         Whether all its algorithms need exactly one label holder.
     takes_missing
         Whether values of columns may be missing (NaN).
+    blurs
+        Whether a party may round its contributions to predictions, or add noise to them, see `defences.scores`.
     predicts_alone
         Whether a party without labels has all that its own predictions need, and is told what the classes are called.
     takes_categories
@@ -127,6 +130,7 @@ class Family(ABC):
     one_holder: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     takes_categories: ClassVar[bool] = False
+    blurs: ClassVar[bool] = False
     predicts_alone: ClassVar[bool] = False
     masks: ClassVar[str] = "pairwise"
     validates: ClassVar[bool] = False
@@ -192,7 +196,7 @@ class Family(ABC):
 
     def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
         """Return what a user should be told before training starts, because not everybody expects it."""
-        leaks = self.leaks(setting, algorithm)
+        leaks = as_defended(self.leaks(setting, algorithm), setting)
         return (*algorithm.warnings(setting), *dict.fromkeys(leak.warning for leak in leaks if leak.warning))
 
     def protection_words(self, protection: str, algorithm: Training, leader: str) -> str:
@@ -287,7 +291,7 @@ class Family(ABC):
     async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
         """Score new rows: the first label holder returns their scores, the other parties return None."""
         secure = await open_sum(job.sum, net, job.topology)
-        scorer = self.scorer(net.me, job, part.state, part.own)
+        scorer = blurred(self.scorer(net.me, job, part.state, part.own), job.blur)
         return await score_rows(secure, scorer, columns_from_value(part.X), job.holders[0])
 
     def decode(self, loss: str, totals: Any) -> Any:

@@ -15,6 +15,7 @@ from colonnade.blocks.columns import Columns, Needed, columns_from_value, with_o
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
+from colonnade.defences.base import LabelDefence
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
 from colonnade.engine.exposure import ENCRYPTED, check_penalty, in_shares
@@ -24,8 +25,9 @@ from colonnade.engine.session import Session
 from colonnade.engine.shared_session import SharedSession
 from colonnade.errors import LabelError, OptionError
 from colonnade.families.base import WEIGHTED, Arrays, Description, Family
+from colonnade.families.refit import refitted
 from colonnade.families.scoring import SummedScorer
-from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart, minimised
+from colonnade.families.training import DefendedPart, ScoringJob, TrainingJob, TrainingPart, minimised
 from colonnade.objective import losses, penalties
 from colonnade.objective.glm_losses import NAMED, tweedie_name
 from colonnade.objective.offset import with_offsets
@@ -77,6 +79,7 @@ class LinearFamily(Family):
     """
 
     name: ClassVar[str] = "linear"
+    blurs: ClassVar[bool] = True
     called: ClassVar[str] = "linear"
     kinds: ClassVar[Mapping[str, str]] = {kind: loss for kind, loss, _ in _MODELS}
     keys: ClassVar[tuple[Key, ...]] = (
@@ -188,7 +191,7 @@ class LinearFamily(Family):
         whole = columns_from_value(with_ones(part.X) if ones else part.X)
         needed = self._needed(whole)
         block, loss = self._block(needed.of(whole), job, net.me), _with_offsets(self._loss(job), part.y)
-        if block.intercept is not None and part.y is not None:
+        if block.intercept is not None and part.y is not None and not any(one.private for one in job.defences):
             known = part.y if part.weights is None else weighed(part.y, part.weights)
             block.intercept[:] = loss.start(known[part.labelled])
         if part.own is not None:  # parameters to start with
@@ -206,11 +209,16 @@ class LinearFamily(Family):
             X, y, labelled = part.validation
             other = needed.of(columns_from_value(with_ones(X) if ones else X))
             held_out = Part(other, other.shape[0], y, labelled, part.held_out_weights)
-        agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None)
+        agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None, job.defences)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session
         session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
         await job.algorithm.train(session)
-        theta, intercept, *rest = session.finish()
+        state = session.finish()
+        truth = part.truth if isinstance(part, DefendedPart) else None
+        for one in job.defences:
+            if isinstance(one, LabelDefence) and one.refits(self.name):
+                state = await refitted(session, state, truth, one.kept(job.outputs))
+        theta, intercept, *rest = state
         theta = needed.spread(theta)
         if ones:
             theta, intercept = theta[:-1], theta[-1]

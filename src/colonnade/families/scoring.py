@@ -8,13 +8,14 @@ what others added.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.columns import Columns
+from colonnade.defences.scores import Blur
 from colonnade.errors import DataError, RingOverflow
 from colonnade.sums import SecureSum
 
@@ -41,6 +42,8 @@ class SummedScorer(ABC):
 
     most = 1 << 14
     outputs: int
+    blur = Blur()  # what this party does to its contributions before they leave
+    secret: bytes | None = None  # what noise on contributions is drawn from, from the first question on
 
     @abstractmethod
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
@@ -51,7 +54,8 @@ class SummedScorer(ABC):
         own = np.zeros((len(known), self.outputs))
         try:
             if columns is not None:
-                own[known] = self.of(columns, rows)
+                self.secret = self.secret or secure.net.secret("noise of scores")
+                own[known] = self.blur(self.of(columns, rows), self.secret)
             secure.ring.encode(own, secure.net.me)
         except (RingOverflow, NotFinite) as error:
             why = str(error) or "the network has no score for them"
@@ -65,6 +69,13 @@ class SummedScorer(ABC):
         """Sum the contributions as in training, with noise for people whom this party does not know."""
         own, unknown = ready
         return await secure.total("prediction", own, to, hidden=unknown)
+
+
+def blurred(scorer: Scorer, blur: Blur) -> Scorer:
+    """Return a party's scorer, whose contributions are blurred before they leave."""
+    if blur:
+        cast("SummedScorer", scorer).blur = blur
+    return scorer
 
 
 async def score_rows(secure: SecureSum, scorer: Scorer, columns: Columns, to: str) -> FloatArray | None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.blocks.columns import Columns, columns_from_value
+from colonnade.defences.output_noise import OutputNoise
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
@@ -65,6 +66,12 @@ class SealedFamily(LinearFamily):
                 f"{', '.join(map(repr, SEALED_LOSSES))}: use one of these, or protection 'masked'"
             )
 
+    def check_job(self, model: str, job: TrainingJob, parties: tuple[str, ...]) -> None:
+        """Refuse noise on coefficients without a penalty on each of them."""
+        for one in job.defences:
+            if isinstance(one, OutputNoise):
+                one.check_penalty(job.options.l2, intercept=job.options.intercept)
+
     def on_path(self, job: TrainingJob) -> float | None:
         """Return None: coefficients in shares start at zero."""
         return None
@@ -87,6 +94,14 @@ class SealedFamily(LinearFamily):
         needed = self._needed(whole)
         order = np.random.default_rng([algorithm.seed, 0x5EA1]).permutation(whole.shape[0])
         X = _dense(needed.of(whole), order)
+        noise = next((one for one in job.defences if isinstance(one, OutputNoise)), None)
+        blur = None
+        if noise is not None:
+            X = noise.shortened(X, len(net.names))
+            deviation = noise.noise * noise.moves(len(X), job.options.l2)
+            blur = (deviation, net.secret(f"defence {noise.name}"))
+            if budget is not None and net.me in job.holders:
+                budget.release(noise.release)
         self._check_sizes(net.me, X)
         first = job.holders[0]
         penalty, labels, intercept = np.full(X.shape[1], job.options.l2), None, job.options.intercept
@@ -110,7 +125,7 @@ class SealedFamily(LinearFamily):
         holders = algorithm.holders(net.names, first)
         party = SealedParty(
             net, loss, holders, X, penalty, labels, job.outputs, given=algorithm.given, period=algorithm.period,
-            weighted=job.options.weighted, keeper=keeper,
+            weighted=job.options.weighted, keeper=keeper, noise=blur,
         )  # fmt: skip
         await algorithm.train(party)
         found, own = party.coefficients, None

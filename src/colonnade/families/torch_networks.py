@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -19,6 +20,9 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, value_of
 from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
 from colonnade.blocks.torch_network import NetworkBlock
+from colonnade.blocks.torch_veils import spread_of
+from colonnade.defences.keyed_noise import FINE, keyed_normals
+from colonnade.defences.outputs import on_outputs
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement
 from colonnade.engine.kept import Keeper
@@ -56,6 +60,7 @@ class TorchFamily(Family):
     """
 
     name: ClassVar[str] = "torch"
+    blurs: ClassVar[bool] = True
     called: ClassVar[str] = "network"
     kinds: ClassVar[Mapping[str, str]] = {
         "network": "logistic",
@@ -96,10 +101,11 @@ class TorchFamily(Family):
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
         """Train by FedSGD or FedBCD, over networks whose outputs add up to the scores."""
-        block = make_block(net, part.own, part.X, job.options.l2, job.algorithm.seed)
+        own = on_outputs(job.defences, net.me, job.holders)
+        block = make_block(net, part.own, part.X, job.options.l2, job.algorithm.seed, defences=own)
         check_width(net.me, block.outputs, job.outputs, job.loss)
         train, held_out = parts_of(block, part.y, part.labelled, part.validation, (part.weights, part.held_out_weights))
-        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology)
+        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology, defences=job.defences)
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = job.options.evaluate_rows
         session = NetworkSession(
@@ -172,6 +178,8 @@ class NetworkScorer(SummedScorer):
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
         """Return what this party adds to the scores, one row per person."""
         block = NetworkBlock(self._module, value_of(columns), party=self._party, shape=self._shape)
+        if self.secret is not None:
+            block.normals = partial(keyed_normals, self.secret, step=FINE * spread_of(self._module))
         return block.scores(rows).reshape(-1, block.outputs)
 
 
@@ -195,6 +203,8 @@ class SplitFamily(TorchFamily):
     """
 
     name: ClassVar[str] = "split"
+    blurs: ClassVar[bool] = False  # embeddings are no sum
+    session: ClassVar[type[SplitSession]] = SplitSession  # an attack has one of its own
     kinds: ClassVar[Mapping[str, str]] = {}
     keys: ClassVar[tuple[Key, ...]] = ()
     options: ClassVar[type[Any]] = SplitOptions
@@ -221,15 +231,16 @@ class SplitFamily(TorchFamily):
         method, options = job.algorithm, job.options
         network, top = part.own
         places, holding = dict(options.widths), net.me == job.holders[0]
-        block = make_block(net, network, part.X, options.l2, method.seed, HolderBlock if holding else NetworkBlock)
+        kind, own = HolderBlock if holding else NetworkBlock, on_outputs(job.defences, net.me, job.holders)
+        block = make_block(net, network, part.X, options.l2, method.seed, kind, own)
         check_width(net.me, block.outputs, places[net.me], "the top network")
         if holding:
             cast("HolderBlock", block).top = _top_of(net, top, places, options.l2, method.seed)
         train, held_out = parts_of(block, part.y, part.labelled, part.validation, (part.weights, part.held_out_weights))
-        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology)
+        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology, defences=job.defences)
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = options.evaluate_rows
-        session = SplitSession(
+        session = self.session(
             net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=looked_at, widths=places
         )
         await session.agree()
@@ -244,6 +255,7 @@ class SplitFamily(TorchFamily):
         network, top = part.own
         holder, places = job.holders[0], dict(job.facts["widths"])
         block = make_block(net, network, part.X, 0.0, 0)
+        block.normals = partial(keyed_normals, net.secret("noise of embeddings"), step=FINE * spread_of(block.module))
         made = _top_of(net, top, places, 0.0, 0) if net.me == holder else None
         pieces = []
         for at in range(0, block.rows, _CHUNK):

@@ -7,6 +7,7 @@ party, whatever the family of the model. Jobs and parts are typed here, and plai
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
@@ -18,10 +19,13 @@ from colonnade.blocks.columns import columns_to_value, rows_of_value
 from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.data.row_weights import Floats
+from colonnade.defences.base import Defence, LabelDefence, check_defences
+from colonnade.defences.registry import from_value
+from colonnade.defences.scores import Blur
 from colonnade.engine.allowance import Limit
-from colonnade.engine.kept import Keeper
+from colonnade.engine.kept import Keeper, with_secret
 from colonnade.engine.options import Training
-from colonnade.errors import DataError
+from colonnade.errors import DataError, OptionError
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
 from colonnade.leaks import Setting
@@ -55,6 +59,8 @@ class TrainingJob:
         How contributions are added up, and along which tree.
     algorithm
         How the model is trained, with its options.
+    defences
+        What parties do to what leaves them.
     """
 
     family: str
@@ -65,26 +71,32 @@ class TrainingJob:
     sum: str
     topology: str
     algorithm: Training
+    defences: tuple[Defence, ...] = ()
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `from_value` undoes this."""
         how = (self.holders, self.sum, self.topology, self.algorithm.as_value())
-        return (self.family, astuple(self.options), self.loss, self.outputs, *how)
+        more = (tuple(one.as_value() for one in self.defences),) if self.defences else ()
+        return (self.family, astuple(self.options), self.loss, self.outputs, *how, *more)
 
     @classmethod
     def from_value(cls, value: Any) -> TrainingJob:
         """Return the job that `as_value` described."""
-        name, options, loss, outputs, holders, sum_name, topology, (algorithm, given) = value
+        name, options, loss, outputs, holders, sum_name, topology, (algorithm, given), *more = value
         kind = family(name)
         method = next(one for one in kind.algorithms if one.name == algorithm)(**dict(given))
-        return cls(name, kind.options(*options), loss, outputs, holders, sum_name, topology, method)
+        return cls(
+            name, kind.options(*options), loss, outputs, holders, sum_name, topology, method, *map(from_value, more)
+        )
 
     def setting(self, parties: tuple[str, ...], rows: int | None = None) -> Setting:
         """Return those facts about the run that decide what is shown to whom."""
         more = family(self.family).setting(self.options)
         sealed = protection_of(self.family, self.sum) == SEALED
         how = (self.loss, self.sum, self.topology)
-        return Setting(parties, self.holders, *how, outputs=self.outputs, rows=rows, sealed=sealed, **more)
+        return Setting(
+            parties, self.holders, *how, outputs=self.outputs, rows=rows, sealed=sealed, defences=self.defences, **more
+        )
 
     def check(self, model: str, parties: tuple[str, ...]) -> None:
         """Refuse what the family or the algorithm can't train; `model` is what the user calls the model."""
@@ -92,6 +104,7 @@ class TrainingJob:
         family(self.family).check_holders(model, self.loss, self.holders, self.options)
         check_topology(self.topology, parties, self.holders, SUMS[self.sum].trees)
         self.algorithm.check(self.setting(parties))
+        check_defences(self.defences, model, self.family, self.algorithm, self.setting(parties))
 
     def rehearsed(self) -> TrainingJob:
         """Return the same job in small: one epoch, and no secret."""
@@ -159,6 +172,13 @@ class TrainingPart:
         return self.weights is not None or self.held_out_weights is not None
 
 
+@dataclass(frozen=True)
+class DefendedPart(TrainingPart):
+    """What a label holder brings whose labels are not the true ones; those are its own, and never on the wire."""
+
+    truth: npt.NDArray[Any] | None = None
+
+
 def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, Any, Any]:
     """Return (a party's columns, its labels as the loss takes them, which rows have one)."""
     y = None
@@ -172,13 +192,18 @@ def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, A
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """A prediction, as all parties know it; `facts` are what the family has to know of the model (`scoring_facts`)."""
+    """A prediction, as all parties know it.
+
+    `facts` are what the family has to know of the model (`scoring_facts`), and `blur` is what all parties do to their
+    contributions.
+    """
 
     family: str
     holders: tuple[str, ...]  # scores are summed at the first of them
     sum: str
     topology: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    blur: Blur = field(default_factory=Blur)
 
     @classmethod
     def after(cls, job: TrainingJob) -> ScoringJob:
@@ -189,13 +214,14 @@ class ScoringJob:
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `from_value` undoes this."""
-        return (self.family, self.holders, self.sum, self.topology, tuple(self.facts.items()))
+        blur = (astuple(self.blur),) if self.blur else ()
+        return (self.family, self.holders, self.sum, self.topology, tuple(self.facts.items()), *blur)
 
     @classmethod
     def from_value(cls, value: Any) -> ScoringJob:
         """Return the job that `as_value` described."""
-        name, holders, sum_name, topology, facts = value
-        return cls(name, holders, sum_name, topology, dict(facts))
+        name, holders, sum_name, topology, facts, *blur = value
+        return cls(name, holders, sum_name, topology, dict(facts), *(Blur(*one) for one in blur))
 
     def rehearsed(self) -> ScoringJob:
         """Return the same job without a secret, and about few rows."""
@@ -232,7 +258,47 @@ async def train(net: Net, job: Any, part: Any, keeper: Keeper | None = None, bud
     if mine.y is not None and mine.y.ndim == 2:
         kind.check_offsets(net.me, agreed.loss, agreed.holders)
     _check_told(net.me, agreed, mine)
+    if mine.y is not None and agreed.defences:
+        mine, keeper = with_other_labels(net, agreed, mine, keeper, budget)
     return await kind.train(net, agreed, mine, keeper, budget)
+
+
+def with_other_labels(
+    net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+) -> tuple[TrainingPart, Keeper | None]:
+    """Return what a label holder brings where a defence trains by other labels, and where it keeps its progress.
+
+    A run that goes on after a break goes on with the labels that it has drawn: another answer would tell more.
+    """
+    for one in job.defences:
+        if not isinstance(one, LabelDefence) or part.y is None:
+            continue
+        if part.own is not None and not family(job.family).takes_own:
+            raise OptionError(
+                f"the defence {one.name!r} hides labels, and a model to start from was fitted by the true ones; start "
+                f"from none"
+            )
+        secret, told = net.secret(f"defence {one.name}"), False
+        if keeper is not None:
+            told = bool(keeper.versions())
+            keeper = kept = with_secret(keeper, secret)
+            secret = kept.secret
+        if budget is not None and not told:
+            budget.release(one.release(job.outputs))
+        loss, truth = losses.loss(job.loss), part.y
+
+        def drawn(y: Any, secret: bytes, one: LabelDefence = one, kind: str = loss.kind) -> Any:
+            labels = y if y.ndim == 1 else y[:, 0]
+            found = one.drawn(labels, kind, job.outputs, secret)
+            return found if y.ndim == 1 else np.column_stack((found, y[:, 1]))
+
+        apart = part.validation
+        if apart is not None and apart[1] is not None:
+            other = hashlib.sha256(b"held-out rows" + secret).digest()
+            apart = (apart[0], drawn(apart[1], other), apart[2])
+        weights = (part.weights, part.held_out_weights)
+        part = DefendedPart(part.X, drawn(truth, secret), part.labelled, apart, part.own, *weights, truth)
+    return part, keeper
 
 
 def _check_told(me: str, job: TrainingJob, part: TrainingPart) -> None:

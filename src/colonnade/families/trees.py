@@ -20,8 +20,8 @@ from colonnade.boosting.partner import TreePartner
 from colonnade.boosting.questions import questions_of
 from colonnade.boosting.ranges import Codes, ColumnSizes
 from colonnade.boosting.rounds import TreeLabels
-from colonnade.boosting.shown_labels import randomised
 from colonnade.crypto.keystream import Keystream
+from colonnade.defences.responses import randomised
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training

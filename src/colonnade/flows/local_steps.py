@@ -29,7 +29,8 @@ async def descend(
 ) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between; the other options are those of `FedBCD`."""
     if form == "auto":  # a signal that is weighted does not tell the score
-        form = "frozen" if isinstance(session.job.loss, Weighted) else session.follows
+        defended = any(one.in_training for one in session.job.defences)
+        form = "frozen" if isinstance(session.job.loss, Weighted) or defended else session.follows
     # "auto" is safe for one long step of Q eta: with a frozen signal, that is what Q steps on a linear block amount to.
     # A signal that follows the party's own steps lets each linear block come to rest by itself; what may run away is
     # the sum. A network's curvature is a guess, which Q long steps in one direction would soon be far from.
@@ -122,7 +123,7 @@ class BlockRound:
         if signal is None:
             signal = await self.signals.take(self.holder, self.rows)
         else:
-            await self.signals.give(signal, self.rows, others)
+            await self.signals.give(self.session.guarded(signal, self.rows), self.rows, others)
         await self.steps(signal, proximal)
         if self.mine:
             await self.signals.serve(others, self.etas, proximal)
@@ -159,5 +160,5 @@ class BlockRound:
         """At the holder: a signal with its own part as it is now, for these parties to step with."""
         session, others = self.session, cast("FloatArray", self.others)
         fresh = session.signal(session.together(others, self.work.contribution()), self.rows)
-        await self.signals.give(fresh, self.rows, names)
+        await self.signals.give(session.guarded(fresh, self.rows), self.rows, names)
         await self.signals.serve(names, self.etas, proximal)

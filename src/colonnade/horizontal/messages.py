@@ -87,7 +87,7 @@ def model_from_value(value: Any, make: Make | None, whose: str) -> WholeModel:
         )
     if make is None:
         return ThreeLayers(features, what, classes, constant) if what else Linear(features, classes, constant)
-    from colonnade.blocks.torch_whole import TorchModule
+    from colonnade.horizontal.torch_whole import TorchModule
 
     module = TorchModule(make, features, classes)
     if module.shapes != what:
@@ -102,7 +102,7 @@ def describe_model(features: int, classes: int, hidden: int, constant: bool, mak
     """Describe a model that is about to be trained; a network that can't be made fails here."""
     if make is None:
         return (LAYERS, features, hidden, classes, constant)
-    from colonnade.blocks.torch_whole import TorchModule
+    from colonnade.horizontal.torch_whole import TorchModule
 
     return (OWN, features, TorchModule(make, features, classes).shapes, classes, False)
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.ssca import Average
-from colonnade.blocks.torch_whole import function_name
 from colonnade.errors import OptionError
+from colonnade.horizontal.torch_whole import function_name
 from colonnade.objective.expressions import ParameterFunction, RowFunction
 
 Array = npt.NDArray[Any]

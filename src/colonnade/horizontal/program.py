@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from colonnade.blocks.torch_whole import function_of, maker_of
 from colonnade.data.identity import Identity
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.gathering import Heard, Task, gather, step_of
 from colonnade.horizontal.messages import instruction, method_from_value, model_from_value
 from colonnade.horizontal.site_work import Own, SiteRows, SiteWork, Turn, going_on
+from colonnade.horizontal.torch_whole import function_of, maker_of
 from colonnade.runtimes.net import Net
 
 INSTRUCTION = "instruction"

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from colonnade.errors import PolicyRefused
+from colonnade.defences.accountant import Release, epsilon_of
+from colonnade.errors import PolicyRefused, PrivacySpent
 from colonnade.ledger.ledger import Ledger
 
 # Kinds of messages that hold numbers about rows, derived from the sender's columns. A signal is such a number too: the
@@ -29,17 +30,24 @@ OF_COLUMNS = (
 )  # fmt: skip
 _RECORD = "numbers about each person"  # in the ledger
 _MODEL = "model whose training was counted"
+_RELEASE = "noisy answers about labels"
 _ROUNDING = 1e-9
 
 
 class Budget:
-    """One party's budget, for one run; `share` is the share of its own columns (`max_directions`)."""
+    """One party's budget, for one run; `share` is the share of its own columns (`max_directions`).
 
-    def __init__(self, me: str, share: float) -> None:
+    epsilon and delta are what noisy answers about its labels may add up to (`max_epsilon`); None is not limited.
+    """
+
+    def __init__(self, me: str, share: float, epsilon: float | None = None, delta: float = 1e-6) -> None:
         self._me, self._share = me, share
+        self._epsilon, self._delta = epsilon, delta
+        self._released: list[Release] = []
         self.before = 0.0  # numbers per row that left in earlier runs
         self.columns = self.rows = 0  # until it is opened, nothing may leave
         self.charged = 0.0  # numbers per row in this run
+        self._covered = 0.0  # numbers per row that an earlier run has paid for, and may leave in this one
         self._noted = 0
         self._models: set[str] = set()
         self._ledger: Ledger | None = None
@@ -99,10 +107,35 @@ class Budget:
                     self._ledger.remember(_RECORD, {"numbers": due - self._noted, "columns": self.columns})
                 self._noted = due
 
+    def release(self, release: Release) -> None:
+        """Count something noisy about every label, with all that earlier runs told; refuse what the policy forbids.
+
+        It is in the ledger before it is told: a run that is killed has told it all the same.
+        """
+        with self._turn():
+            if self._ledger is not None:
+                self._released = [_release_of(one) for one in self._ledger.remembered(_RELEASE)]
+            if self._epsilon is not None:
+                spent = epsilon_of([*self._released, release], self._delta)
+                if spent > self._epsilon:
+                    before = epsilon_of(self._released, self._delta)
+                    raise PrivacySpent(
+                        f"noisy answers about the labels of {self._me!r} have told epsilon {before:.4g} in all runs "
+                        f"together, the next would make it {spent:.4g}, and its policy allows {self._epsilon:g} for "
+                        f"delta {self._delta:g}; raise max_epsilon in [policy] if your partners may find out more"
+                    )
+            self._released.append(release)
+            if self._ledger is not None:
+                self._ledger.remember(_RELEASE, asdict(release))
+
+    def cover(self, numbers: float) -> None:
+        """Let numbers per row out that an earlier run of the same job has paid for and not sent."""
+        self._covered += numbers
+
     def passes(self, to: str, value: Any) -> None:
         """Check, at the door, that nobody is sent more than was charged."""
         self._left_by_now[to] = self._left_by_now.get(to, 0) + _numbers(value)
-        if self._left_by_now[to] > (self.charged + _ROUNDING) * self.rows + 1:
+        if self._left_by_now[to] > (self.charged + self._covered + _ROUNDING) * self.rows + 1:
             raise PolicyRefused(
                 f"a message of {self._me!r} holds numbers about rows that its budget was not charged for; nothing of "
                 f"this kind leaves uncounted"
@@ -165,6 +198,10 @@ class BudgetShare:
         """Refuse what could not even begin; what is set aside for others counts as needed."""
         self._whole.check(least + self._whole.left - self.left, what)
 
+    def release(self, release: Release) -> None:
+        """Count something noisy about every label, of which all trainings share one limit."""
+        self._whole.release(release)
+
     def charge(self, numbers: float) -> None:
         """Let so many numbers per row out, of the share and of the whole, or refuse."""
         self._whole.charge(numbers)
@@ -174,6 +211,10 @@ class BudgetShare:
 def allowance(share: float, columns: int) -> int:
     """Return how many numbers about each person a party with so many columns lets out at this share of them."""
     return max(1, math.floor(share * columns + _ROUNDING))
+
+
+def _release_of(record: Any) -> Release:
+    return Release(str(record["kind"]), float(record["size"]), int(record["classes"]), int(record["count"]))
 
 
 def _numbers(value: Any) -> int:

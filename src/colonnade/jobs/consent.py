@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.errors import PolicyRefused
 from colonnade.families import family
-from colonnade.families.protection import HIDES_NOTHING, MASKED, PROTECTIONS, SEALED
+from colonnade.families.protection import HIDES_NOTHING, MASKED, PLAIN, PROTECTIONS, SEALED
 from colonnade.jobs.job import Job
 from colonnade.jobs.policy import Policy
 from colonnade.jobs.words import leaks_of
@@ -28,6 +28,7 @@ from colonnade.leaks import (
     SHARED,
     SIGNALS,
     SINGLE,
+    listed,
 )
 
 # What says most about labels, or about columns, comes first.
@@ -63,6 +64,56 @@ def check_consent(policy: Policy, me: str, job: Job) -> None:
         f"the job asks for protection {word!r}, which shows {shown(job, me)}, and the policy of {me!r} agrees to "
         f"{agreed} alone; {other}add protection = [{line}] under [policy] in its file"
     )
+
+
+def check_required(policy: Policy, me: str, job: Job) -> None:
+    """Refuse a job without the protection and the defences that this party requires, whatever else it agrees to."""
+    has = {one.name for one in job.defences}
+    has |= {one for one in PROTECTIONS if _STRENGTH[one] <= _STRENGTH[job.protection]}
+    for word in policy.require:
+        if word in has:
+            continue
+        line = f'set protection = "{word}" in the job' if word in PROTECTIONS else f"add [defence.{word}] to the job"
+        raise PolicyRefused(
+            f"the policy of {me!r} requires {word!r}, and the job has protection {job.protection!r}"
+            f"{_with(sorted(has - {*PROTECTIONS}))}; {line}, or take {word!r} out of require under [policy]"
+        )
+
+
+_STRENGTH = {PLAIN: 0, MASKED: 1, SEALED: 2}  # what is required is had with any better one, too
+
+
+def _with(defences: list[str]) -> str:
+    return f" and the defences {', '.join(map(repr, defences))}" if defences else " and no defences"
+
+
+def check_accepted(policy: Policy, me: str, job: Job) -> None:
+    """Refuse a job that discloses something about this party which its file does not accept by name, if it has a list.
+
+    The list is asked beside the protection, and never instead of it: it only narrows what that would allow.
+    """
+    if policy.accept is None:
+        return
+    mine = disclosed_of(job, me)
+    lacking = [name for name in mine if name not in policy.accept]
+    if not lacking:
+        return
+    others = " and ".join(sorted({to for leak in leaks_of(job) if leak.name in lacking for to in leak.to} - {me}))
+    line = ", ".join(f'"{name}"' for name in (*policy.accept, *lacking))
+    raise PolicyRefused(
+        f"the job discloses {_quoted(lacking)} of {me!r}, which its file does not accept; if {others} may know that, "
+        f"write accept = [{line}] under [policy]"
+    )
+
+
+def disclosed_of(job: Job, me: str) -> tuple[str, ...]:
+    """Return what a job discloses about one party to others, in the words of the job's own list."""
+    return listed(leak for leak in leaks_of(job) if leak.name and me in leak.of and set(leak.to) - {me})
+
+
+def _quoted(names: list[str]) -> str:
+    *first, last = (f'"{name}"' for name in names)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def hides_all(job: Job) -> bool:

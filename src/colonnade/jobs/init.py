@@ -13,6 +13,7 @@ from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, ch
 from colonnade.families.trees import TreesFamily
 from colonnade.jobs import tree_texts
 from colonnade.jobs.bundle import bundle
+from colonnade.jobs.consent import disclosed_of
 from colonnade.jobs.job_file import JOB, described, party_name
 from colonnade.leaks import HELD_OUT, LISTED
 from colonnade.remote.authority import issue, make_authority
@@ -75,6 +76,9 @@ seed = 0
 {sum}
 [validation]
 part = 0.2               # of the common rows, held out for the history and for stopping
+
+# [defence.randomised-labels]   # or another one: docs/defences.md
+# epsilon = 1.0
 
 """
 _MASKS = """\
@@ -166,8 +170,17 @@ key = "certificates/{name}.key"
 # revoked = "certificates/revoked.pem"   # the authority's list of revoked certificates; an old one lets nobody in
 # pins = {{ partner = "sha256:..." }}      # a partner's only certificate; its `colonnade check` tells the fingerprint
 
+# [audit]
+# record = true           # keep what this party sees of a run, encrypted, for `colonnade audit`; never sent
+# record_mb = 512         # at most
+
 [policy]                  # what may leave this party, whatever job.toml says
 {rules}\
+# record = "allowed"        # whether this party may keep what it sees of a run at all; "never" without this line
+# require = ["{protection}"]      # what the job must have: a protection or a better one, or a defence by its name
+# accept = [{accept}]
+#                         # with such a list, every disclosure about this party has to be in it: these are the job's
+# max_advantage = 0.05    # that an audit may find about this party, before a run and in it; see docs/audit.md
 # max_partner_ids = 10000   # ids that a partner may bring to an alignment; by default ten times one's own, or 10,000
 serve_people = "trained"  # about whom scores are asked and answered; "listed": in serve_list, a file; or "all"
 # serve_list = "people.txt"   # one id per line
@@ -227,7 +240,8 @@ def init(
     for name in parties:
         issue(folder / "certificates", name)
         written.append(folder / f"{name}.toml")
-        own = party_text(name, labels=name in holders, model=model, protection=word)
+        accept = disclosed_of(described(toml.parse(job.encode(), JOB, "job.toml")), name)
+        own = party_text(name, labels=name in holders, model=model, protection=word, accept=accept)
         written[-1].write_text(own, encoding="utf-8")
     for name in parties[1:]:
         bundle(folder, name)
@@ -255,8 +269,11 @@ def _protected(
     return MASKED, job_text(name, parties, holders, model, MASKED), f", training in the open: {why}"
 
 
-def party_text(name: str, *, labels: bool, model: str, protection: str) -> str:
-    """Return the file of a party that agrees to this protection; `labels` says whether it holds any."""
+def party_text(name: str, *, labels: bool, model: str, protection: str, accept: Sequence[str] = ()) -> str:
+    """Return the file of a party that agrees to this protection.
+
+    labels: whether it holds any. accept: what the job discloses about it, for a line that it may take up.
+    """
     kind = family_of_kind(model)
     weight, prepare, rules = _WEIGHT, _PREPARE, _RULES.format(consent=_CONSENT[protection])
     if kind.name == TreesFamily.name:
@@ -267,7 +284,9 @@ def party_text(name: str, *, labels: bool, model: str, protection: str) -> str:
     # Transfer learning knows no step size by itself; adam needs none.
     optimizer = 'optimizer = "adam"\n' if kind.name == "transfer" else ""
     network = _NETWORK.format(name=name, optimizer=optimizer) if kind.takes_own else ""
-    return _PARTY.format(name=name, label=column, port=_PORT, rules=rules, prepare=prepare, network=network)
+    listed = ", ".join(f'"{one}"' for one in accept)
+    more = {"network": network, "protection": protection, "accept": listed}
+    return _PARTY.format(name=name, label=column, port=_PORT, rules=rules, prepare=prepare, **more)
 
 
 def job_text(name: str, parties: Sequence[str], holders: Sequence[str], model: str, protection: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.points import PointScale
+from colonnade.defences.base import Defence
 from colonnade.engine.options import Training
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
@@ -68,6 +69,8 @@ class Job:
         The options of each candidate of a search; empty without one.
     candidates
         What the model is and how it is trained, for each candidate.
+    defences
+        What parties do to what leaves them.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Job:
     scoring: str | None = None
     grid: tuple[Mapping[str, Any], ...] = ()
     candidates: tuple[tuple[Any, Training], ...] = ()
+    defences: tuple[Defence, ...] = ()
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -126,6 +130,7 @@ class Job:
             held_out=self.validation > 0 or self.folds > 0,
             folds=self.folds,
             candidates=self.tries,
+            defences=self.defences,
             **family(self.family).setting(self.model),
         )
 
@@ -135,7 +140,7 @@ class Job:
 
     def training(self, outputs: int) -> TrainingJob:
         """Return what is trained once the classes are counted; `outputs` is how many scores a row has."""
-        how = (self.holders, self.sum, self.topology, self.algorithm)
+        how = (self.holders, self.sum, self.topology, self.algorithm, self.defences)
         return TrainingJob(self.family, self.model, self.loss, outputs, *how)
 
     @property

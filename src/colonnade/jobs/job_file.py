@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+from colonnade.defences.base import Defence, LabelDefence
+from colonnade.defences.registry import defence
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.engine.options import Training
 from colonnade.errors import LabelError, OptionError
@@ -134,6 +136,7 @@ JOB = Section(
     ),
     Key("binning", BINNING),
     Key("scorecard", SCORECARD),
+    Key("defence", Section(others=Key("defence", Section(others=Key("option", Anything))))),
     Key("disclosed", ListOf(str), required=True),
 )
 
@@ -219,6 +222,7 @@ def described(settings: Settings) -> Job:
         settings["validation"]["scoring"],
         grid,
         candidates,
+        _defences(settings),
     )
     _check_trees(added, job)
     _check_trainable(settings, job, made)
@@ -378,6 +382,33 @@ def _algorithm(settings: Settings, of: Family) -> Training:
         raise settings.error("algorithm", f"an option of {kind.name} has a value of the wrong kind") from None
 
 
+def _defences(settings: Settings) -> tuple[Defence, ...]:
+    """Return what each [defence.NAME] says, or refuse it at its key."""
+    table, found = settings["defence"], []
+    for name, options in ({} if table is None else table).items():
+        try:
+            found.append(defence(name, options.plain()))
+        except OptionError as error:
+            key = next((key for key in options if str(error).startswith(f"{key} ")), None)
+            where, key = (table, name) if key is None else (options, key)
+            raise where.error(key, str(error).removeprefix(f"{key} ")) from None
+    told = {
+        "binning": "bins are counted by true labels",
+        "search": "a search chooses by true labels",
+        "statistics": "statistics are of true labels",
+    }
+    given = {
+        "binning": settings["binning"],
+        "search": list(settings["search"]),
+        "statistics": settings["run"]["statistics"],
+    }
+    for one in found:
+        for key, why in told.items():
+            if given[key] and (one.private or isinstance(one, LabelDefence)):
+                raise settings["defence"].error(one.name, f"hides labels, and {why}; remove one of the two")
+    return tuple(found)
+
+
 def _check_disclosed(settings: Settings, job: Job) -> None:
     """Refuse a list of what is disclosed that lacks something or has too much: nobody should need the papers."""
     told, real = settings["disclosed"], job.disclosed()
@@ -389,7 +420,8 @@ def _check_disclosed(settings: Settings, job: Job) -> None:
             f'opens to nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove {key}',
         )
     if lacking := [what for what in real if what not in told]:
-        since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"
+        old = set(told) <= set(FIRST_NAMES) and not set(lacking) & set(FIRST_NAMES)
+        since = " (lists of version 0.1 were not complete)" if old else ""
         names, it = ", ".join(f'"{what}"' for what in lacking), "it" if len(lacking) == 1 else "them"
         raise settings.error(
             "disclosed",

@@ -18,12 +18,14 @@ Paths are relative to the folder of the file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.data.class_weights import BALANCED
+from colonnade.defences.registry import DEFENCES
+from colonnade.defences.scores import MOST_DIGITS, Answers
 from colonnade.errors import DataError, OptionError
 from colonnade.families import family
 from colonnade.families.base import NO_WEIGHTS
@@ -31,7 +33,8 @@ from colonnade.families.protection import PROTECTIONS
 from colonnade.families.trees import TELL_LABELS
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
-from colonnade.jobs.policy import KINDS, SERVED, Policy
+from colonnade.jobs.policy import ALLOWED, KINDS, RECORDED, SERVED, Policy
+from colonnade.leaks import LISTED
 from colonnade.objective.calibration import METHODS
 from colonnade.objective.decisions import check_rule
 from colonnade.objective.losses import loss
@@ -40,6 +43,12 @@ from colonnade.remote.trust import check_pin
 from colonnade.settings import toml
 from colonnade.settings.settings import Key, ListOf, Section, Settings
 from colonnade.tables import data, preparation
+
+ONLY_CLASS = "class"
+_RECORDING = (
+    'add record = "allowed" under [policy] if this party may keep what it sees of a run, partners\' signals too, or '
+    "remove this"
+)
 
 PARTY = Section(
     Key("name", str, required=True, check=party_name),
@@ -68,6 +77,13 @@ PARTY = Section(
         ),
     ),
     Key(
+        "answers",
+        Section(
+            Key("digits", int, least=0, most=MOST_DIGITS),
+            Key("only", str, allowed=(ONLY_CLASS,)),
+        ),
+    ),
+    Key(
         "certificates",
         Section(
             Key("authority", str, required=True),
@@ -79,16 +95,30 @@ PARTY = Section(
         required=True,
     ),
     Key(
+        "audit",
+        Section(
+            Key("record", bool, default=False),
+            Key("record_mb", int, default=512, least=1, most=2000),
+        ),
+        default={},
+    ),
+    Key(
         "policy",
         Section(
             Key("kinds", ListOf(str), allowed=KINDS),
             Key("protection", ListOf(str, 1), default=list(Policy.protection), allowed=PROTECTIONS),
+            Key("require", ListOf(str), allowed=(*PROTECTIONS, *(one.name for one in DEFENCES))),
+            Key("accept", ListOf(str), allowed=tuple(LISTED)),
+            Key("max_advantage", float, least=0.0, most=1.0),
+            Key("record", str, default=Policy.record, allowed=RECORDED),
             Key("plain", bool, default=Policy.plain),
             Key("min_features", int, default=Policy.min_features, least=1),
             Key("min_batch", int, default=Policy.min_batch, least=1),
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("peers", ListOf(str)),
             Key("max_directions", float, default=Policy.max_directions, above=0.0),
+            Key("max_epsilon", float, above=0.0),
+            Key("delta", float, default=Policy.delta, above=0.0, most=0.5),
             Key("max_ranges", int, least=2),
             Key("max_questions", int, default=Policy.max_questions, least=0),
             Key("min_noise", float, default=Policy.min_noise, least=0),
@@ -104,6 +134,8 @@ PARTY = Section(
             Key("max_people_per_day", int, least=1),
             Key("max_drift", float, above=0.0),
             Key("max_missing", float, least=0, most=1.0),
+            Key("round_scores", int, least=0, most=MOST_DIGITS),
+            Key("noise_scores", float, default=Policy.noise_scores, least=0),
         ),
         default={},
     ),
@@ -125,7 +157,9 @@ class PartyFile:
     trees: Settings | None = None  # what it asks of boosted trees: see `tree_part`
     calibration: str | None = None  # how it turns scores into probabilities: see `objective.calibration`
     decision: Any = None  # by what it chooses the threshold of its decisions: see `objective.decisions`
+    answers: Answers = field(default_factory=Answers)  # what it tells of scores that it has asked for
     listen_serving: str | None = None  # where it waits for those who use a model with it
+    record_mb: int = 0  # how large what it writes down of a run may become; 0 is that it writes nothing down
 
     @property
     def ledger(self) -> Path:
@@ -164,7 +198,13 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         raise settings.error("network", f"the job {trains if takes else 'trains no networks; remove this table'}")
     if settings["trees"] is not None and not family(job.family).takes_categories:
         raise settings.error("trees", "the job trains no boosted trees; remove this table")
-    files, rules = settings["certificates"], settings["policy"]
+    files, rules, wishes = settings["certificates"], settings["policy"], settings["audit"]
+    for key in ("round_scores", "noise_scores"):
+        if key in rules.given and not family(job.family).blurs:
+            kinds = "is for linear models and networks, whose predictions are sums of every party's part"
+            raise rules.error(key, f"{kinds}, and the job trains a {family(job.family).called} model; remove it")
+    if wishes["record"] and rules["record"] != ALLOWED:
+        raise wishes.error("record", f"the policy says that nothing is recorded; {_RECORDING}")
     if (rules["serve_list"] is None) == (rules["serve_people"] == "listed"):
         missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'
         told = missing if rules["serve_list"] is None else 'has a meaning only with serve_people = "listed"; remove it'
@@ -192,6 +232,8 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
                 "kinds": KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
                 "protection": tuple(dict.fromkeys(rules["protection"])),
                 "peers": tuple(rules["peers"] or ()),
+                "require": tuple(dict.fromkeys(rules["require"] or ())),
+                "accept": None if rules["accept"] is None else tuple(dict.fromkeys(rules["accept"])),
                 "serve_list": None if rules["serve_list"] is None else base / rules["serve_list"],
             }
         ),
@@ -199,7 +241,9 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         settings["trees"],
         calibration,
         decision,
+        _answers(settings, job, name),
         settings["listen_serving"],
+        wishes["record_mb"] if wishes["record"] else 0,
     )
 
 
@@ -270,6 +314,20 @@ def _decision(given: Settings | None, job: Job, name: str) -> tuple[Any, str | N
         words = "a threshold is chosen on held-out rows, and the job holds none out; add part = 0.2 under [validation]"
         raise given.error("by", f"{words} of the job, or give a number")
     return by, given["calibration"]
+
+
+def _answers(settings: Settings, job: Job, name: str) -> Answers:
+    """Return what this party tells of scores; refuse it where this party never gets any, or where it means nothing."""
+    given = settings["answers"]
+    if given is None:
+        return Answers()
+    if name not in job.holders and not family(job.family).predicts_alone:
+        raise settings.error("answers", f"only label holders get scores to tell of, {name!r} is none; remove it")
+    if given["digits"] is None and given["only"] is None:
+        raise given.error("digits", 'say what is told: digits = 2, or only = "class"; or remove this')
+    if given["only"] is not None and loss(job.loss).kind not in ("binary", "classes"):
+        raise given.error("only", f"is for classes, and the job's loss is {job.loss!r}; remove it")
+    return Answers(given["digits"], given["only"] == ONLY_CLASS)
 
 
 def _check_calibration(given: Settings, job: Job, name: str) -> None:

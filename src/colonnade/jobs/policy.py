@@ -16,6 +16,7 @@ from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.binning import KINDS as BINNING_KINDS
 from colonnade.binning.options import LEAST
 from colonnade.binning.program import TOLD
+from colonnade.defences.scores import Blur
 from colonnade.errors import PolicyRefused
 from colonnade.families.protection import PLAIN, SEALED
 from colonnade.jobs.budget import OF_COLUMNS, Budget
@@ -47,6 +48,8 @@ _OF_A_BATCH = (
 RANGES = 8
 # About whom a party answers when a trained model is asked for scores: see `people`.
 SERVED = ("trained", "listed", "all")
+# Whether a party may keep what it sees of a run, which is more than a model needs: see docs/adr/0049.
+NEVER, ALLOWED = RECORDED = ("never", "allowed")
 # Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
 _TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
 _TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
@@ -73,6 +76,11 @@ class Policy:
     ----------
     kinds : messages that may leave.
     protection : how training may be protected: words of `families.protection`. See `consent`.
+    require : what a job must have: a protection or a better one, or a defence by its name.
+    accept : the disclosures about this party that it accepts, by their names in `leaks`; None: those that come with a
+        protection that it has agreed to.
+    max_advantage : the largest advantage that an audit may find about this party, in a run and beforehand; None: any.
+    record : whether this party may write down what it sees of a run: "never", or "allowed".
     plain : whether scores may be added up without masks; "plain" among the words of `protection` says it too.
     min_features : the fewest columns with which this party takes part.
     min_batch : the fewest rows of a batch.
@@ -94,14 +102,23 @@ class Policy:
     serve_people : about whom this party asks and answers with a trained model: the people of the "trained"
         intersection, those "listed" in `serve_list`, or "all".
     serve_list : a file with one id per line.
+    max_epsilon : what noisy answers about this party's labels may tell in all runs together; None: any number.
+    delta : the delta that goes with it.
     min_prediction : the fewest people of one question.
     max_people_per_day : the most people about whom one asker is answered in a day; None: by the number of those served.
     max_drift : the largest stability index of a column, against the training, with which people are scored.
     max_missing : the largest share of missing values in a column, where training had fewer, with which they are.
+    round_scores : to how many decimals this party rounds its own part of every score of a prediction; None: it does
+        not.
+    noise_scores : the standard deviation of the noise that it adds to its part before.
     """
 
     kinds: tuple[str, ...] = KINDS
     protection: tuple[str, ...] = (SEALED,)
+    require: tuple[str, ...] = ()
+    accept: tuple[str, ...] | None = None
+    max_advantage: float | None = None
+    record: str = NEVER
     plain: bool = False
     min_features: int = 2
     min_batch: int = 8
@@ -119,10 +136,19 @@ class Policy:
     max_partner_ids: int | None = None
     serve_people: str = "trained"
     serve_list: Path | None = None
+    max_epsilon: float | None = None
+    delta: float = 1e-6
     min_prediction: int = 1
     max_people_per_day: int | None = None
     max_drift: float | None = None
     max_missing: float | None = None
+    round_scores: int | None = None
+    noise_scores: float = 0.0
+
+    @property
+    def blur(self) -> Blur:
+        """What this party does to its own part of every score of a prediction."""
+        return Blur(self.round_scores, self.noise_scores)
 
     def partner_ids(self, own: int) -> int:
         """Return how many ids a partner may bring to an alignment, where this party brings `own`."""
@@ -170,8 +196,9 @@ class Policy:
         """Refuse, before training, what the door would refuse during it."""
         if features < self.min_features:
             raise PolicyRefused(
-                f"{me!r} takes part with {features} columns, its policy asks for {self.min_features} at least; its "
-                f"scores would give its columns away: add columns, or lower min_features"
+                f"{me!r} takes part with {features} {'column' if features == 1 else 'columns'}, its policy asks for "
+                f"{self.min_features} at least; its scores would give its columns away: add columns, or lower "
+                f"min_features"
             )
         if batch < self.min_batch:
             raise PolicyRefused(

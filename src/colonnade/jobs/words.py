@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from colonnade.binning import binning_leaks
+from colonnade.defences.base import as_defended
 from colonnade.engine.allowance import budget_leaks
 from colonnade.families import family
 from colonnade.inference import statistics_leaks
 from colonnade.jobs.job import Job
-from colonnade.leaks import LISTED, NOTHING, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak, Setting
+from colonnade.leaks import LISTED, NOTHING, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak, Setting, listed
 from colonnade.planning import plan_leaks
 from colonnade.service.scoring import scoring_leaks
 from colonnade.service.training import start_leaks
@@ -26,7 +27,7 @@ def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
     return (
         *start_leaks(setting),
         *(budget_leaks(setting) if kind.adds_up else ()),
-        *validation_leaks(setting, kind.leaks(setting, job.algorithm)),
+        *validation_leaks(setting, as_defended(kind.leaks(setting, job.algorithm), setting)),
         *(SUMS[job.sum].leaks(setting) if kind.adds_up else ()),
         *(statistics_leaks(setting) if job.statistics else ()),
         *(() if bins is None else binning_leaks(setting, bins.least, correlates=bins.correlates)),
@@ -69,6 +70,19 @@ def what_others_learn(
             )
         )
     return {about: _without_beginnings(sentences) for about, sentences in found.items()}
+
+
+def what_each_learns(job: Job) -> dict[str, str]:
+    """Return {party: what it will learn of whom}, in the words of the job's own list, a line for each other party."""
+    found, leaks = {}, [leak for leak in leaks_of(job) if leak.name]
+    for me in job.parties:
+        told = {
+            other: listed(leak for leak in leaks if other in leak.of and me in leak.to)
+            for other in job.parties
+            if other != me
+        }
+        found[me] = "\n".join(f"of {other}: {'; '.join(names)}" for other, names in told.items() if names) or "nothing"
+    return found
 
 
 def what_kinds_show(job: Job) -> dict[str, str]:

@@ -16,6 +16,7 @@ from colonnade.jobs.budget import Budget
 from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.words import what_each_learns
 from colonnade.planning.candidates import check_plannable
 from colonnade.planning.figures import NEAR, Forecast, Plan
 from colonnade.planning.forecast import Span
@@ -160,6 +161,16 @@ def show(plan: Plan, me: str, job: str) -> None:
         *_note(plan),
     ):
         console.print(Text(text))
+
+
+def show_learnt(job: Job) -> None:
+    """Print what each party will learn of the others in a run of this job."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    for name, told in what_each_learns(job).items():
+        console.print(Text(f"{name} will learn " + told.replace("\n", f"\n{name} will learn ")))
 
 
 def _note(plan: Plan) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from colonnade.algorithms import BlockNewton, SealedNewton
 from colonnade.errors import InputError
+from colonnade.families import family
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, SEALED, seals
 from colonnade.jobs.job import Job
@@ -21,6 +22,7 @@ from colonnade.planning.figures import Forecast
 from colonnade.planning.forecast import Span
 from colonnade.planning.trials import LineSpeed
 from colonnade.planning.untried_trees import both_ways, forecast_trees
+from colonnade.progress import human_bytes
 from colonnade.sealed.losses import SEALED_LOSSES
 
 NO_LINE = LineSpeed(0.0, math.inf)
@@ -114,6 +116,26 @@ def untried(job: Job, rows: int, columns: Mapping[str, int], outputs: int, line:
         taken = forecast_open(rows, columns, job.holders[0], outputs=outputs, line=line)
         found.append(_forecast(BlockNewton.name, MASKED, OPEN_COSTS.rounds, *taken, own=False))
     return found
+
+
+def sealed_costs(job: Job, rows: int, columns: int) -> str:
+    """Say what sealed training of a job would take, from what one party knows: its own rows and columns.
+
+    Empty where the job is sealed anyway.
+    """
+    if job.protection == SEALED:
+        return ""
+    if SEALED in (lacks := family(job.family).lacks):
+        return f"this model has none: {SEALED!r} {lacks[SEALED]}"
+    found = untried(job, rows, dict.fromkeys(job.parties, columns), 1, NO_LINE)
+    one = next((one for one in found if one.protection == SEALED), None)
+    if one is None:
+        return "this job has none; `colonnade init --protection sealed` writes one that has"
+    sent = human_bytes(max(one.sent.values()))
+    return (
+        f'the same job with protection = "sealed" would take about {one.rounds.likely:,.0f} rounds and {sent} from '
+        f"each party, if the others have as many columns as this one; `colonnade plan` counts theirs"
+    )
 
 
 def _trees(job: Job, rows: int, columns: Mapping[str, int], outputs: int, line: LineSpeed) -> list[Forecast]:

@@ -38,9 +38,10 @@ def alone(part: ModelPart, people: HeldOutPeople, loss: Loss, load: Callable[[],
     made = part.public["model"]
     if family(part.public["family"]).takes_own:
         return None, f"A {made} of {part.party} alone would be another network, so nothing is compared."
+    each = " in each fold" if len(set(people.folds)) > 1 else ""
     how = (
         f"{part.party} alone is a {made} of its own {len(part.columns):,} columns, with the same people in training "
-        f"and held out and the same options. Nobody else has heard of it."
+        f"and held out{each} and the same options. Nobody else has heard of it."
     )
     path = part.folder / FILE
     if path.exists():
@@ -48,8 +49,7 @@ def alone(part: ModelPart, people: HeldOutPeople, loss: Loss, load: Callable[[],
         if kept.ids == people.ids and kept.scores.shape == people.scores.shape:
             return kept.scores, how
     try:
-        table = load()
-        scores = _trained_alone(part, table, *_rows(part, table, people), loss)
+        scores = _scored_alone(part, load(), people, loss)
     except ColonnadeError as error:
         return None, f"{part.party} alone could not be trained for comparison: {error}."
     kept = HeldOutPeople(people.ids, people.folds, scores, people.labels, people.weights)
@@ -58,14 +58,24 @@ def alone(part: ModelPart, people: HeldOutPeople, loss: Loss, load: Callable[[],
 
 
 def _rows(part: ModelPart, table: Table, people: HeldOutPeople) -> tuple[Rows, Rows]:
-    """Return the rows of the table that were trained on, and those of the held-out people."""
+    """Return the rows of the table that are about people of the training, and those of the held-out ones."""
     common, where = common_rows(part, table), place_of(part, table)
     names = canonical(np.array(people.ids), f"party {part.party!r}").tolist() if people.ids else []
     missing = sum(str(one) not in where for one in names)
     if missing:
         raise DataError(f"{missing:,} held-out people are not in {table.where} any more; give the file of the training")
     apart = np.array([where[str(one)] for one in names], dtype=np.int64)
-    return np.setdiff1d(common, apart), apart
+    return common, apart
+
+
+def _scored_alone(part: ModelPart, table: Table, people: HeldOutPeople, loss: Loss) -> Floats:
+    """Train once for each fold on everybody whom it does not hold out, and return the scores of all held-out people."""
+    (everybody, apart), folds = _rows(part, table, people), np.array(people.folds)
+    scores = np.zeros(people.scores.shape)
+    for fold in sorted(set(people.folds)):
+        held = apart[folds == fold]
+        scores[folds == fold] = _trained_alone(part, table, np.setdiff1d(everybody, held), held, loss)
+    return scores
 
 
 def _trained_alone(part: ModelPart, table: Table, train: Rows, apart: Rows, loss: Loss) -> Floats:

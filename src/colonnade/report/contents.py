@@ -126,6 +126,37 @@ class LedgerLines:
 
 
 @dataclass(frozen=True)
+class MeasuredAttack:
+    """One attack on this party, as an audit has measured it."""
+
+    attack: str
+    paper: str
+    by: str
+    on: str  # labels, columns or people; and which of them was found best
+    had: str  # what the attacker had beside what it saw
+    measure: str
+    score: float
+    floor: float
+    floor_from: str
+    advantage: float
+    open: bool
+    closed_by: str
+
+
+@dataclass(frozen=True)
+class AuditLines:
+    """What the party's audit says: of which run, when, what was measured, what there was nothing of to go by."""
+
+    of: str
+    date: str
+    threshold: float
+    attacks: Sequence[MeasuredAttack] = ()
+    nothing: Sequence[str] = ()  # attacks that had nothing to go by
+    left: str = ""  # how many numbers about each person left, in a sentence
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class ReportContents:
     """All that one party's report shows.
 
@@ -165,6 +196,8 @@ class ReportContents:
         What the job says that it discloses.
     ledger
         What has left the party; None where nothing has.
+    audit
+        What others could find out, measured; None where no audit was made.
     """
 
     party: str
@@ -188,6 +221,7 @@ class ReportContents:
     shown: Mapping[str, Sequence[str]] = field(default_factory=dict)
     disclosed: Sequence[str] = ()
     ledger: LedgerLines | None = None
+    audit: AuditLines | None = None
 
     @property
     def positive(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from colonnade.report.contents import Folds, ReportContents, TriedOptions
-from colonnade.report.markup import HELD_OUT, Page, badge, card, figure_of, grid, table, tiles, words
+from colonnade.report.markup import HELD_OUT, Page, badge, card, fixed, grid, table, tiles, words
 from colonnade.report.svg import Plot
 
 _MOST = 24  # candidates in the chart; the table has all of them
@@ -28,7 +28,9 @@ def folds(page: Page, of: ReportContents) -> str:
         won = f"{best.name} is the best of {len(found.candidates)} candidates on {found.count} folds"
         return words(f"{won}, as {found.leader} has found, who tells nobody how good each of them is.")
     about = badge(HELD_OUT, found.rows)
-    return _tiles(found, best) + grid(_chart(page, about, found), _table(about, found)) + words(_HOW, "quiet")
+    digits = _digits(found)
+    cards = grid(_chart(page, about, found, digits), _table(about, found, digits))
+    return _tiles(found, best, digits) + cards + words(_HOW, "quiet")
 
 
 _HOW = (
@@ -39,9 +41,15 @@ _HOW = (
 )
 
 
-def _tiles(found: Folds, best: TriedOptions) -> str:
+def _digits(found: Folds) -> int:
+    """Return how many digits behind the point all figures have, so that they can be compared: four that count."""
+    sizes = [abs(score) for one in found.candidates for score in one.scores if score and math.isfinite(score)]
+    return max(0, 3 - math.floor(math.log10(max(sizes)))) if sizes else 4
+
+
+def _tiles(found: Folds, best: TriedOptions, digits: int) -> str:
     about = f"{found.scoring} over {found.count} folds, {HELD_OUT}"
-    pairs = [(f"{_figure(best.mean)} ± {_figure(best.spread)}", about)]
+    pairs = [(f"{fixed(best.mean, digits)} ± {fixed(best.spread, digits)}", about)]
     if len(found.candidates) > 1:
         pairs.append((best.name, f"the best of {len(found.candidates)} candidates"))
     return tiles(pairs)
@@ -53,7 +61,7 @@ def _ranked(found: Folds) -> list[int]:
     return sorted(range(len(mean)), key=lambda number: (number != found.best, -mean[number], number))
 
 
-def _chart(page: Page, about: str, found: Folds) -> str:
+def _chart(page: Page, about: str, found: Folds, digits: int) -> str:
     order = _ranked(found)[:_MOST]
     scores = [score for number in order for score in found.candidates[number].scores if math.isfinite(score)]
     if not scores:
@@ -75,26 +83,23 @@ def _chart(page: Page, about: str, found: Folds) -> str:
         kind = "s1" if number == found.best else "s2"
         if math.isfinite(one.mean):
             plot.whisker(place, one.mean - one.spread, one.mean + one.spread, kind, across=True)
-            plot.bar(one.mean - 0.1 * room, one.mean + 0.1 * room, place - 0.3, place + 0.3, kind, _figure(one.mean))
+            ends = (one.mean - 0.1 * room, one.mean + 0.1 * room)
+            plot.bar(*ends, place - 0.3, place + 0.3, kind, fixed(one.mean, digits))
         for fold, score in enumerate(one.scores, 1):
             if math.isfinite(score):
-                plot.point(score, place, kind, f"fold {fold}: {_figure(score)}", radius=2.4)
+                plot.point(score, place, kind, f"fold {fold}: {fixed(score, digits)}", radius=2.4)
     return page.figure(plot, about)
 
 
-def _table(about: str, found: Folds) -> str:
+def _table(about: str, found: Folds, digits: int) -> str:
     header = ("candidate", "mean", "spread", *(f"fold {number + 1}" for number in range(found.count)))
     rows = []
     for number in _ranked(found):
         one = found.candidates[number]
         name = f"{one.name} (taken)" if number == found.best and len(found.candidates) > 1 else one.name
-        rows.append((name, _figure(one.mean), _figure(one.spread), *map(_figure, one.scores)))
+        rows.append((name, *(fixed(figure, digits) for figure in (one.mean, one.spread, *one.scores))))
     text = "The mean over folds and its spread, a standard deviation, beside every fold."
     return card("Every candidate on every fold", about, text, table(header, rows, caption="folds"), wide=True)
-
-
-def _figure(value: float) -> str:
-    return figure_of(value, 4)
 
 
 def candidate(options: Sequence[tuple[str, str]], scores: Sequence[float]) -> TriedOptions:

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from colonnade import private_files
+from colonnade.audit.kept_audit import REHEARSED, read_audit
 from colonnade.errors import DataError, LedgerError, OptionError
 from colonnade.families import family
 from colonnade.inference.statistics import Coefficient
 from colonnade.jobs import model_file
+from colonnade.jobs.allowed import audit_terms
 from colonnade.jobs.budget import allowance
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
@@ -33,10 +35,12 @@ from colonnade.remote.signatures import checker, vouched_by
 from colonnade.report import held_out_file
 from colonnade.report.alone import alone
 from colonnade.report.contents import (
+    AuditLines,
     ColumnLine,
     Folds,
     JudgedPeople,
     LedgerLines,
+    MeasuredAttack,
     OwnCoefficient,
     OwnTable,
     ReportContents,
@@ -88,7 +92,7 @@ def gather(
         folds=_folds(job, part), threshold=limit,
         threshold_words=why, alone_words=words, coefficients=coefficients, table=table, columns=_columns(part.folder),
         shown=what_others_learn(job, party.name, sources, rows=part.public["rows"], directions_at_most=most),
-        disclosed=job.disclosed(), ledger=_ledger(job, party),
+        disclosed=job.disclosed(), ledger=_ledger(job, party), audit=_audit(job, party, part.folder),
     )  # fmt: skip
 
 
@@ -243,6 +247,28 @@ def _statistics(folder: Path) -> list[list[float] | None]:
     if not rows or tuple(rows[0]) != Coefficient._fields:
         raise DataError(f"{path.name!r} is no table of statistics; restore it from a backup")
     return [[float(cell) for cell in row[2:]] for row in rows[1:]]
+
+
+def _audit(job: Job, party: PartyFile, folder: Path) -> AuditLines | None:
+    """Return the audit of this version, or of a rehearsal of its job; None where there is none."""
+    found = read_audit(folder)
+    if found is None:
+        rehearsed = read_audit(party.folder)
+        found = rehearsed if rehearsed is not None and rehearsed.terms == audit_terms(job, party) else None
+    if found is None:
+        return None
+    attacks = [
+        MeasuredAttack(
+            one.attack, one.paper, one.attacker,
+            one.about.removeprefix("your ") + (f", best {one.what}" if one.what else ""), one.had, one.measure,
+            one.score, one.floor, one.floor_from, one.advantage, one.is_open(found.threshold), one.closed_by,
+        )
+        for one in found.findings
+    ]  # fmt: skip
+    of = "A rehearsal with made-up partners" if found.of == REHEARSED else "The recorded run of this version"
+    notes = [*found.notes, *([f"could not be carried out: {found.failed}"] if found.broken else [])]
+    nothing, left = sorted({name for _, name in found.untried}), f"{found.left}." if found.left else ""
+    return AuditLines(of, found.date, found.threshold, attacks, nothing, left, notes)
 
 
 def _ledger(job: Job, party: PartyFile) -> LedgerLines | None:

@@ -2,6 +2,7 @@
 
     id,fold,score,label          one line for each person whose label this party has; then `weight`, where rows have one
     00017,held out,0.0831,paid   the probability or margin of the second class, or the predicted number
+    00017,fold 3,0.0831,paid     the same by the model of the fold that held this person out, where a job has folds
     id,fold,score a,score b,label   of several classes, the probability of each
 
 Nothing is sent for it: these are the scores by which the party judged the model, and it had them anyway.
@@ -65,16 +66,27 @@ def save(folder: Path, job: Job, party: str, table: tuple[Any, Any, Any], traine
 
     `table` is the party's ids, labels and weights of rows, of which each may be None.
     """
-    path, found, (ids, given, weights) = folder / FILE, trained.judged, table
-    if found is None or trained.apart is None or given is None or party not in job.holders:
+    path, found, (ids, given, weights) = folder / FILE, _judged(trained), table
+    if found is None or given is None or party not in job.holders:
         return
-    rows = trained.apart[np.asarray(found[0], dtype=np.int64)]
+    rows, folds, z = found
     names = [str(row + 1) for row in rows] if ids is None else [str(one) for one in np.asarray(ids)[rows].tolist()]
-    scores = shown_scores(losses.loss(job.loss), np.asarray(found[1], dtype=np.float64))
+    scores = shown_scores(losses.loss(job.loss), np.asarray(z, dtype=np.float64))
     told = [str(one) for one in np.asarray(given)[rows].tolist()]
     weighed = None if weights is None else np.asarray(weights, dtype=np.float64)[rows]
-    people = HeldOutPeople(tuple(names), (HELD_OUT,) * len(names), scores, tuple(told), weighed)
+    people = HeldOutPeople(tuple(names), folds, scores, tuple(told), weighed)
     write(path, people, [str(one) for one in trained.classes.tolist()])
+
+
+def _judged(trained: Trained) -> tuple[Any, tuple[str, ...], Any] | None:
+    """Return (rows of people who were held out, in which fold, their scores), where this party was told any."""
+    if trained.judged is not None and trained.apart is not None:
+        rows = trained.apart[np.asarray(trained.judged[0], dtype=np.int64)]
+        return rows, (HELD_OUT,) * len(rows), trained.judged[1]
+    folded = trained.validated
+    if folded is None or folded.z is None or trained.people is None:
+        return None
+    return trained.people, tuple(f"fold {number + 1}" for number in folded.fold.tolist()), folded.z
 
 
 def write(path: Path, people: HeldOutPeople, classes: list[str]) -> None:

@@ -7,7 +7,8 @@ from html import escape
 from colonnade.errors import LabelError
 from colonnade.report.contents import JudgedPeople, ReportContents, rows_that_count
 from colonnade.report.folds import folds
-from colonnade.report.markup import Page, words
+from colonnade.report.markup import HELD_OUT, Page, words
+from colonnade.report.measured import HEADING, measured
 from colonnade.report.other_labels import numbers, several_classes
 from colonnade.report.own_part import coefficients, disclosures, ledger, profiles
 from colonnade.report.style import style_sheet
@@ -23,7 +24,8 @@ def page_of(of: ReportContents) -> str:
     if of.holds_labels:
         for people in map(rows_that_count, of.people):
             key = people.kind.replace(" ", "-")
-            page.section(f"quality-{key}", f"How good is it: people {people.kind}", _quality(page, of, people))
+            said = words(_IN_FOLDS, "quiet") if of.folds is not None and people.kind == HELD_OUT else ""
+            page.section(f"quality-{key}", f"How good is it: people {people.kind}", said + _quality(page, of, people))
         if not of.people:
             page.section("quality", "How good is it", words(_NOBODY if of.folds is None else _FOLDED))
         page.section("folds", "Cross-validation", folds(page, of))
@@ -35,6 +37,7 @@ def page_of(of: ReportContents) -> str:
     page.section("part", f"{of.party}'s part of the model", coefficients(page, of))
     page.section("columns", f"{of.party}'s columns", profiles(of))
     page.section("disclosed", f"What the others could work out about {of.party}", disclosures(of))
+    page.section("measured", HEADING, measured(of))
     if of.shown or of.ledger is not None:  # between organisations
         page.section("ledger", "The ledger", ledger(of))
     return _whole(of, page)
@@ -43,6 +46,11 @@ def page_of(of: ReportContents) -> str:
 _NOBODY = (
     "No people were held out, so nobody knows how good the model is for people whom it has not seen. Hold some out: "
     "part = 0.2 under [validation] of job.toml, or give people of a later period with --later."
+)
+_IN_FOLDS = (
+    "Each of these people was scored by the model of the fold that held them out: models with the same options, each "
+    "trained on the other folds. The figures are about all of them together, so that an AUC differs a little from the "
+    "mean over folds; the model of this version was trained on everybody."
 )
 _FOLDED = (
     "Curves, calibration and a confusion matrix are drawn for people on whom this very model was not trained: give "

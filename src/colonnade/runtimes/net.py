@@ -88,6 +88,10 @@ class Watcher(Protocol):
         """Take down that a pass over all rows comes next, where the algorithm makes one."""
         ...
 
+    def looks_at(self, rows: Any) -> None:
+        """Take down which training rows evaluations look at, where it is not all of them."""
+        ...
+
     def about(self, tag: str, holder: str, rows: Any) -> None:
         """Take down which rows the next numbers of a step are about, where the order of batches does not say it."""
         ...

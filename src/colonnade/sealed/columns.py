@@ -45,8 +45,8 @@ class WhiteColumns:
         self._kept: dict[int, Floats] = {}
         self._tamed: dict[int, Floats] = {}
         self._again: dict[tuple[str, int], Floats] = {}
-        self._part: float = n / divisor(n)
-        penalty = penalty * self._part
+        self.part: float = n / divisor(n)
+        penalty = penalty * self.part
         gram = X.T @ X * (kappa / divisor(n)) + np.diag(penalty)
         sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))  # columns may be of any size
         # A column that others make up for, without a penalty, would have no coordinates; this is below all rounding.
@@ -62,7 +62,7 @@ class WhiteColumns:
 
     def _weight(self, rows: int) -> float:
         """What a row counts in a mean over the first rows, whose sum is divided by a power of two: 1 if it is all."""
-        return self._part * divisor(rows) / rows
+        return self.part * divisor(rows) / rows
 
     @cached_property
     def forward(self) -> Floats:

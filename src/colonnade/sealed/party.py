@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.defences.output_noise import CoefficientNoise
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import CheckpointError, ProtocolError
 from colonnade.runtimes.net import Net
@@ -67,6 +68,8 @@ class SealedParty:
         Whether the label holder has weights of rows.
     keeper
         Where this party keeps its shares, if the run shall be able to go on after a break; then all have one.
+    noise
+        The deviation of noise on all coefficients, and what this party draws its part from; None is none.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class SealedParty:
         period: float | None = None,
         weighted: bool = False,
         keeper: Keeper | None = None,
+        noise: tuple[float, bytes] | None = None,
     ) -> None:
         self.net, self.loss, self.labels, self.keeper = net, loss, labels, keeper
         self.channel = Channel(net, *holders)
@@ -90,7 +94,7 @@ class SealedParty:
         self.quadratic = loss.solved(weighted=weighted)
         self._X, self._penalty = X, penalty
         self.period, self._given = loss.period(self.rows) if period is None else period, given
-        self._size, self._most = 0, 1.0
+        self._size, self._most, self._noise = 0, 1.0, noise
         self._corrections: dict[int, WideArray] = {}
         self.coefficients: Floats = np.zeros((X.shape[1], outputs))
 
@@ -339,19 +343,31 @@ class SealedParty:
                 raise CheckpointError("not all parties have kept their shares of the last round; start the job again")
             self.keep(len(self.rounds) + 1)
         channel, members, found = self.channel, self.members, wide.zeros(self.own.d, self.outputs)
+        noise = None if self._noise is None else self._own_noise(*self._noise)
         if channel.holds:
             found = self.state[members.of[channel.me]]
-            for owner in members.besides(channel.me):
-                await self.net.send(owner, "own coefficients", self.state[members.of[owner]].tobytes())
+            for owner, size in members.besides(channel.me).items():
+                share = self.state[members.of[owner]]
+                if noise is not None:  # before anybody but the holders has a number of it
+                    drawn = np.rint(noise.of_share((size, self.outputs)) * 2.0**STATE_BITS)
+                    share = wide.add(share, wide.from_integers(drawn))
+                await self.net.send(owner, "own coefficients", share.tobytes())
         for holder in channel.holders:
             if holder != channel.me:
                 found = wide.add(found, await channel.receive_own(holder, self.own.d, self.outputs))
         self.coefficients = self.own.back @ wide.to_floats(found, STATE_BITS)
+        if noise is not None:
+            others = sum(holder != channel.me for holder in channel.holders)
+            self.coefficients += noise.of_owner(self.own.back, others, self.outputs)
+            return
         self._check_range(self.own.Q @ wide.to_floats(found, STATE_BITS))
         if self.loss.centred:
             self.coefficients *= 2.0**self._size
         if self.labels is not None and self.labels.mean.any():
             self.coefficients[-1] += self.labels.mean
+
+    def _own_noise(self, deviation: float, secret: bytes) -> CoefficientNoise:
+        return CoefficientNoise(deviation, float(self._penalty[0]) * self.own.part, secret)
 
     def _check_range(self, part: Floats) -> None:
         """Tell this party if its own part of a score goes so far that scores may have left the period.

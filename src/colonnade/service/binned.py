@@ -80,7 +80,7 @@ def save_bins(folder: Path, job: Job, me: str, source: Any, state: Any) -> list[
         return []
     plans, kept, values = source.found
     own = {one.name: one.joined(*plan) for one, plan in zip(source.cut, plans, strict=True) if plan is not None}
-    rows = [(name, *one) for name, step in own.items() for one in BinTable(name, step)]
+    rows = [(name, *one) for name, step in own.items() for one in BinTable(name, step, name in source.learned.days)]
     _write(folder / BINS, ("column", *WeighedBin._fields), rows)
     said = [f"{sum(kept)} of {len(kept)} columns have bins that stay; they are in {BINS}"]
     if values is not None:
@@ -118,7 +118,7 @@ def card_of(job: Job, me: str, learned: LearnedPreparation, state: Any) -> Party
     theta, intercept = np.asarray(state[0])[:, 0], state[1]
     coefficients = dict(zip(names, map(float, theta), strict=True))
     start = None if me != job.holders[0] else 0.0 if intercept is None else float(np.asarray(intercept)[0])
-    return PartyCard(job.scorecard, coefficients, steps, start)
+    return PartyCard(job.scorecard, coefficients, steps, start, learned.days)
 
 
 def _names(party: str, me: str, source: Any, count: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from colonnade.jobs.consent import words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.tree_part import grows_trees
-from colonnade.jobs.words import what_others_learn
+from colonnade.jobs.words import what_each_learns, what_others_learn
 from colonnade.objective import losses
 from colonnade.remote import certificates
 from colonnade.remote.network import look
@@ -33,15 +34,20 @@ from colonnade.service.tree_check import cells_and_ranges
 from colonnade.tables import data, preparation
 from colonnade.tables.near_levels import near_levels
 
+# What sealed training would take, given the rows and the columns of this party; "" where there is nothing to say.
+Sealed = Callable[[Job, int, int], str]
 
-def check(job: Job, party: PartyFile) -> list[Finding]:
+
+def check(job: Job, party: PartyFile, sealed_costs: Sealed = lambda *_: "") -> list[Finding]:
     """Return all findings; nothing is sent but a greeting to the peers' doors."""
     sealed = job.protection == SEALED
     how = f"{job.algorithm.name}" + ("" if sealed or job.summed is None else f", sum {job.summed}")
+    how += f"; {job.fits} trainings, {job.tries} in each of {job.folds} folds and the last one" if job.folds else ""
     found = [Finding("job", True, f"{len(job.parties)} parties, {how}"), Finding("protection", None, words_of(job))]
+    found += [Finding("defence", None, f"{one.words}, by {one.by}") for one in job.defences]
     found.append(tried("certificates", lambda: _certificates(party)))
     found.append(tried("folder", lambda: _folder(party)))
-    found += _data(job, party)
+    found += _data(job, party, sealed_costs)
     return [*found, *(_peer(job, party, name) for name in job.parties if name != party.name)]
 
 
@@ -51,7 +57,7 @@ def _certificates(party: PartyFile) -> str:
     return f"{party.certificates.certificate.name}, made out to {certificates.dns_name(party.name)}, {own}"
 
 
-def _data(job: Job, party: PartyFile) -> list[Finding]:
+def _data(job: Job, party: PartyFile, sealed_costs: Sealed) -> list[Finding]:
     kind = family(job.family)
     try:
         table = data.load(party.data)
@@ -108,6 +114,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         known = np.asarray(of.y)[np.asarray(of.labelled)]
         classes = kind.class_labels(known, losses.loss(job.loss))
         more = f", {len(classes)} classes" if len(classes) else ""
+        if len(classes) == 2:
+            more += ": {!r}, and {!r}, which is predicted".format(*classes.tolist())
         return f"{len(known):,} rows with a label" + more + ("" if table.weight is None else ", and weights")
 
     found += [tried("labels", own_labels)] if table.label is not None else []
@@ -121,6 +129,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     of_columns = f"(max_directions = {party.policy.max_directions:g} of {width} columns)"
     shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
     others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
+    others += [Finding(f"{name} will learn", None, told) for name, told in what_each_learns(job).items()]
+    others += [Finding("sealed", None, told)] if (told := sealed_costs(job, table.rows, len(columns))) else []
     return [*found, tried("policy", policy), *([tried("budget", budget)] if kind.adds_up else []), *others]
 
 

@@ -30,13 +30,17 @@ async def cross_validated(
         check_folds(folds, losses.loss(job.loss), ready.mine.y, ready.mine.labelled, net.me)
     share: float | None = None
 
-    def asks(fits: int, candidates: int) -> None:
+    def asks(fits: int, scores: float) -> None:
         nonlocal share
-        share = _share(net, job, ready, terms, budget, fits, candidates)
+        share = _share(net, job, ready, terms, budget, fits, scores)
 
     def charge(numbers: float) -> None:
         if budget is not None:
             budget.charge(numbers)
+
+    def cover(numbers: float) -> None:
+        if budget is not None:
+            budget.cover(numbers)
 
     keeper = None
     if keepers is not None and keepers.fit is not None:
@@ -46,7 +50,7 @@ async def cross_validated(
     validator = Validator(
         net, terms, ready.fold, (None,) * len(jobs), ready.mine.y, ready.counts,
         limit=lambda: None if share is None or budget is None else BudgetShare(budget, share),
-        charge=charge, asks=asks, keeper=keeper,
+        charge=charge, cover=cover, asks=asks, keeper=keeper,
     )  # fmt: skip
     fits, scores, best = await validator.run()
     fold = np.zeros(ready.train, dtype=np.int64)
@@ -61,18 +65,18 @@ async def cross_validated(
 
 
 def _share(
-    net: Net, job: Job, ready: Ready, terms: ValidationTerms, budget: Budget | None, pending: int, candidates: int
+    net: Net, job: Job, ready: Ready, terms: ValidationTerms, budget: Budget | None, pending: int, scores: float
 ) -> float | None:
     """Return the numbers about each person that may leave in one fit on a fold; None where no fit lets any out.
 
-    What is left is shared by all fits alike that are still to be done, on folds (`pending`, of so many candidates) and
-    on all rows, once the scores of held-out people, and what statistics need, are put aside. Fits that were kept have
-    been paid for. A fit is counted as if it were about everybody, though each person is missing in one fold.
+    What is left is shared by all fits alike that are still to be done, on folds (`pending`) and on all rows, once what
+    the `scores` of held-out people cost, and what statistics need, is put aside. Fits that were kept have been paid
+    for. A fit is counted as if it were about everybody, though each person is missing in one fold.
     """
     if budget is None:
         return None
     kind, fits = family(job.family), pending + 1
-    aside = float(job.statistics) + (float(ready.outputs * candidates) if net.me != terms.leader else 0.0)
+    aside = float(job.statistics) + scores
     batches = -(-ready.train // job.algorithm.batch_for(ready.train))
     sizes = (ready.outputs, len(job.parties), len(job.holders), batches)
     silent = job.holders == (net.me,) and not job.algorithm.tells_signals

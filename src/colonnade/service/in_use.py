@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from colonnade.defences.rounded_scores import blur_of
 from colonnade.errors import JobMismatch, VersionMismatch
 from colonnade.families import family
-from colonnade.families.scoring import Scorer
+from colonnade.families.scoring import Scorer, blurred
 from colonnade.families.training import ScoringJob
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, Used
@@ -25,7 +26,7 @@ from colonnade.tables.table import Table
 from colonnade.versions.drift import FEWEST, check_drift, drift_of, notes
 from colonnade.versions.identity import id_in, short
 from colonnade.versions.profile import read_profiles
-from colonnade.versions.shelf import UNNAMED
+from colonnade.versions.shelf import UNNAMED, Shelf
 
 _TERM = "training"  # what the terms of scoring call the id
 _APART = "the parts of the model are of different trainings"
@@ -36,6 +37,8 @@ Program = Callable[..., Coroutine[Any, Any, Any]]
 def loaded(party: PartyFile, version: str | None) -> tuple[ModelPart, frozenset[str] | None]:
     """Return this party's part of a version, by default of the promoted one, and about whom it asks and answers."""
     part = model_file.load(party.folder, party.name, version)
+    if version is not None:
+        Shelf(party.folder, party.name).free(version)
     return part, people.served(party, part.folder)
 
 
@@ -84,12 +87,13 @@ def mixed(mine: str, me: str, peer: str, told: str) -> str:
     )
 
 
-def scorer_of(part: ModelPart, party: PartyFile) -> Scorer:
-    """Return a party's part of the model as scoring takes it."""
+def scorer_of(part: ModelPart, party: PartyFile, job: Job) -> Scorer:
+    """Return a party's part of the model as scoring takes it, blurred as the party's policy and the job say."""
     public, kind = part.public, family(part.public["family"])
     how = (public["sum"], public["options"].get("topology", "star"))  # trees add nothing up
-    job = ScoringJob(kind.name, tuple(public["holders"]), *how, kind.scoring_facts(public))
-    return kind.scorer(part.party, job, part.state, party.network)
+    asked = ScoringJob(kind.name, tuple(public["holders"]), *how, kind.scoring_facts(public))
+    blur = party.policy.blur.and_also(blur_of(job.defences))
+    return blurred(kind.scorer(part.party, asked, part.state, party.network), blur)
 
 
 def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
@@ -97,4 +101,7 @@ def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
     made = part.public["family"]
     numbers = family(made).numbers(part.public, part.state)
     used = Used(model_file.digest(made, part.state), numbers, sources(part.prepared))
-    return {"budget": Budget(party.name, party.policy.max_directions), "model": used}
+    return {
+        "budget": Budget(party.name, party.policy.max_directions, party.policy.max_epsilon, party.policy.delta),
+        "model": used,
+    }

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from colonnade.errors import DataError
 from colonnade.families import family
 from colonnade.inference.category_tests import CategoryTest
 from colonnade.inference.statistics import Coefficient, Fit, own_table, own_tests, warn_far
+from colonnade.inspection.recorded import Recorder
 from colonnade.jobs import model_file, people
 from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.jobs.job import Job
@@ -30,7 +32,7 @@ from colonnade.service.training import Keepers
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.versions.profile import profiles_of, write_profiles
 from colonnade.versions.shelf import Shelf
-from colonnade.versions.version import Version
+from colonnade.versions.version import HELD, Version
 
 _LEVEL = 0.95  # of the confidence intervals in statistics.csv
 
@@ -44,9 +46,19 @@ def kept_record(history: list[dict[str, Any]], *, best: bool) -> dict[str, Any] 
 
 
 def keep_version(
-    job: Job, party: PartyFile, source: TableSource, trained: Trained, history: list[dict[str, Any]]
+    job: Job,
+    party: PartyFile,
+    source: TableSource,
+    trained: Trained,
+    history: list[dict[str, Any]],
+    recorder: Recorder | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Version, bool]:
-    """Put what a run has left on the shelf, as a version of its own; return it, and whether it is in use now."""
+    """Put what a run has left on the shelf, as a version of its own; return it, and whether it is in use now.
+
+    Where the run was recorded and the policy limits advantages, the version is audited first, and comes into use only
+    if the audit finds no more: whatever ends the audit before that holds the version back.
+    """
     validated = trained.validated
     whole, job = job, job if validated is None else job.candidate(validated.best)
     shelf = Shelf(party.folder, party.name)
@@ -63,11 +75,17 @@ def keep_version(
     _save_statistics(folder, job, trained, source.learned)
     if (profiles := profiles_of(source.table.take(source.trained_on), source.learned)) is not None:
         write_profiles(folder, profiles)
-    version = Version(trained.training, folder, about)
+    limited = recorder is not None and recorder.view is not None and party.policy.max_advantage is not None
+    version = Version(trained.training, folder, {**about, HELD: "its audit has not ended"} if limited else about)
+    if recorder is not None:
+        recorder.keep(folder, trained.training, source, trained, tell)
     version.write()
-    in_use = shelf.ended(version)
     _forget(party)
-    return version, in_use
+    if limited:
+        from colonnade.inspection.auditing import audit_kept
+
+        version = audit_kept(whole, party, version, tell)
+    return version, not version.held and shelf.ended(version)
 
 
 def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) -> dict[str, Any]:

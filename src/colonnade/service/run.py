@@ -17,6 +17,7 @@ from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
 from colonnade.families.store import SUFFIX
+from colonnade.inspection.recorded import Recorder
 from colonnade.jobs import model_file
 from colonnade.jobs.allowed import check_allowed
 from colonnade.jobs.budget import Budget, allowance
@@ -98,14 +99,16 @@ def run_job(
     """
     from colonnade.alignment.protocol import align
 
-    first, job = starting(job, party, start)
     check_allowed(job, party)
+    first, job = starting(job, party, start)
     kind = family(job.family)
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
         source = TableSource.of(job, party)
         tell(f"protection {words_of(job)}")
+        for one in job.defences:
+            tell(f"defence {one.words}, by {one.by}")
         tell(f"{source.rows:,} rows read")
         if job.binning is not None and getattr(job.model, "weighted", False) and party.name in job.holders:
             tell(f"note: {unweighed(party.name)}")
@@ -125,9 +128,11 @@ def run_job(
             return first.own(prepared.columns)
         return own_part(job, party, prepared.columns, prepared.categories)
 
-    budget = Budget(party.name, party.policy.max_directions)
+    budget = Budget(party.name, party.policy.max_directions, party.policy.max_epsilon, party.policy.delta)
+    recorder = Recorder(job, party, budget)
 
     async def program(net: Net, source: Any) -> Any:
+        net = recorder.around(net)
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
         trained = await take_part(net, job, source, find, check, kept, own, budget)
@@ -139,6 +144,7 @@ def run_job(
 
     def observe(name: str, seconds: float, value: Any) -> None:
         _tell_of(value, tell)
+        recorder.observe(value)
         history.observe(name, seconds, value)
 
     try:
@@ -150,12 +156,22 @@ def run_job(
         history.close()
     source, trained = outcome.value
     trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
-    version, in_use = keep_version(job, party, source, trained, history.records)
-    for line in save_bins(version.folder, job, party.name, source, trained.state):
-        tell(line)
+    version, in_use = keep_version(job, party, source, trained, history.records, recorder, tell)
+    _keep_bins(version, job, party, source, trained, tell)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
     return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
+
+
+def _keep_bins(
+    version: Version, job: Job, party: PartyFile, source: TableSource, trained: Trained, tell: Callable[[str], None]
+) -> None:
+    """Write what is to be read of bins beside the model, and say which class is which."""
+    if job.binning is not None and len(trained.classes) == 2:
+        good, bad = trained.classes.tolist()
+        tell(f"of the bins' people {good!r} are good and {bad!r} are bad, whom the model predicts")
+    for line in save_bins(version.folder, job, party.name, source, trained.state):
+        tell(line)
 
 
 def _with_decisions(

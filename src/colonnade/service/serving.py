@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from colonnade.data import labels
 from colonnade.data.ids import canonical
+from colonnade.defences.scores import Answers
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed, VersionMismatch
 from colonnade.families import family
 from colonnade.families.scoring import SummedScorer
@@ -66,10 +67,10 @@ def predict(
     judge(party, part, table.take(here), tell)
 
     async def program(net: Net) -> Scores:
-        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
+        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
-        return Scores(ids, known, outputs(job, part, with_offsets(totals, table.added)))
+        return Scores(ids, known, outputs(job, part, with_offsets(totals, table.added), party.answers))
 
     scores: Scores = use(job, party, part, party.name, program, lambda: ())
     return scores
@@ -80,10 +81,10 @@ def _alone(job: Job, party: PartyFile, source: Path | None, version: str | None,
     part = model_file.load(party.folder, party.name, version)
     table = _table(party, part, source)
     judge(party, part, table, tell)
-    scorer, columns = scorer_of(part, party), columns_of(part.prepared.apply(table))
+    scorer, columns = scorer_of(part, party, job), columns_of(part.prepared.apply(table))
     totals = cast("SummedScorer", scorer).of(columns, np.arange(table.rows))
     ids = [str(one) for one in _ids(table, party.name).tolist()]
-    return Scores(ids, np.ones(len(ids), dtype=bool), outputs(job, part, totals[:, 0]))
+    return Scores(ids, np.ones(len(ids), dtype=bool), outputs(job, part, totals[:, 0], party.answers))
 
 
 def serve_once(
@@ -113,7 +114,7 @@ def serve_once(
 
     async def program(net: Net, lookup: Any) -> int:
         terms, rounds = _terms(job, asker), party.policy.max_rounds
-        return await serve(net, terms, scorer_of(part, party), lookup, gate, rounds)
+        return await serve(net, terms, scorer_of(part, party, job), lookup, gate, rounds)
 
     return int(use(job, party, part, asker, program, read))
 
@@ -175,7 +176,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         return _directory(party, part, served, tell)
 
     async def program(net: Net, table: Any, directory: Any) -> None:
-        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
+        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
@@ -212,7 +213,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
             X, here, added = own(ids, rows)
             totals, known = asyncio.run_coroutine_threadsafe(answer(ids, X, here), loop).result()
-            return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added))))
+            return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added), party.answers)))
 
         net.spawn(watch())
         server.score = score
@@ -239,8 +240,8 @@ def answers(scores: Scores) -> list[dict[str, Any]]:
     return found
 
 
-def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
-    """Scores as people read them."""
+def outputs(job: Job, part: ModelPart, totals: Array, told: Answers) -> dict[str, Array]:
+    """Scores as people read them, and as much of them as the party's own file lets them read."""
     loss = losses.loss(job.loss)
     scores = family(part.public["family"]).decode(job.loss, totals)
     how = loss if part.calibration is None else part.calibration
@@ -249,7 +250,7 @@ def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
     if loss.kind in ("binary", "classes") and (part.calibration is not None or job.loss != "smooth_hinge"):
         chances = how.probability(scores)
         found |= {f"p({name})": chances[:, column] for column, name in enumerate(part.classes.tolist())}
-    return found
+    return told.of(found, classes=loss.kind in ("binary", "classes"))
 
 
 def with_offsets(totals: Array, added: Array | None) -> Array:

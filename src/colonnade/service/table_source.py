@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.prepared import cells_of, with_bins
 from colonnade.errors import ColonnadeError, DataError
+from colonnade.inspection.recorded import ids_digest
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.tree_part import grows_trees
@@ -126,8 +123,4 @@ class TableSource:
 
     def digest(self) -> bytes:
         """Return a digest of the ids in their order, to which what was kept belongs."""
-        ids: npt.NDArray[Any] = np.arange(self.rows) if self.ids is None else np.asarray(self.ids)
-        found = hashlib.sha256(str(ids.dtype.kind).encode())
-        for one in ids.tolist():
-            found.update(f"{one!r}\n".encode())
-        return found.digest()
+        return ids_digest(self.table)

@@ -7,12 +7,15 @@ value of a column is the sum of (g / G - b / B) times the weight over its bins. 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+
+from colonnade.tables.dates import written_day
 
 Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
@@ -118,14 +121,15 @@ class Woe:
         found: Floats = np.append(self.weights, 0.0)[bins]
         return found
 
-    def bin_names(self) -> list[str]:
-        """Return what people call each bin."""
+    def bin_names(self, *, days: bool = False) -> list[str]:
+        """Return what people call each bin; `days` says that numbers are dates, as days since 1970."""
         words: list[list[str]] = [[] for _ in range(self.bins)]
         if self.codes:
             for category, code in zip(self.categories, self.codes, strict=True):
                 words[code].append(category if isinstance(category, str) else f"{category:g}")
         else:
-            ends = ["", *(f"{edge:g}" for edge in self.edges), ""]
+            # A date is below an edge between two days where it is below the second one.
+            ends = ["", *(written_day(math.ceil(edge)) if days else f"{edge:g}" for edge in self.edges), ""]
             for at, (low, high) in enumerate(pairwise(ends)):
                 words[at].append(_range(low, high))
         if self.other_bin >= 0:

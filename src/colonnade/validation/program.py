@@ -29,10 +29,12 @@ from colonnade.runtimes.net import Net, Traffic
 from colonnade.runtimes.strands import MainStrand, Strand
 from colonnade.sums import SecureSum, open_sum
 from colonnade.validation.folds import Folds, Rows, check_folds
+from colonnade.validation.payments import Payments
 
 HELD_OUT_SCORES, CHOICE = "held-out scores", "choice"
 # Fits that are under way at a time; more of them would not be faster, as somebody computes all the time.
 _AT_ONCE = 8
+_PAYMENTS = 0  # beside the fits, which are numbered from 1 on
 _MOST_KEPT = 1 << 16  # fits that a party may tell to have kept
 
 
@@ -146,11 +148,12 @@ class Validator:
         holder; without weights all rows count alike.
     limit
         Returns a limit of numbers that may leave in one fit on a fold; None where all parties are in one hand.
-    charge
-        Counts numbers about each person that leave with held-out scores.
+    charge, cover
+        Counts numbers about each person that leave with held-out scores, or lets some out that an earlier run has paid
+        for (`validation.payments`).
     asks
-        Told, before the first fit, how many fits on folds, and of how many candidates, are still to be done; it may
-        refuse them.
+        Told, before the first fit, how many fits on folds are still to be done, and how many numbers about each person
+        their scores cost; it may refuse them.
     keeper
         Returns where a fit, by its number, is kept so that a run can go on after a break; None keeps nothing.
     """
@@ -163,31 +166,24 @@ class Validator:
     weights: Any = None
     limit: Callable[[], Limit | None] = lambda: None
     charge: Callable[[float], None] = lambda _: None
-    asks: Callable[[int, int], None] = lambda *_: None
+    cover: Callable[[float], None] = lambda _: None
+    asks: Callable[[int, float], None] = lambda *_: None
     keeper: Callable[[int], Keeper] | None = None
 
     async def run(self) -> tuple[dict[tuple[int, int], FoldFit], Any, int]:
         """Do all fits on folds, and return them with their scores and the number of the best candidate."""
         terms, self._fits, self._agreed = self.terms, dict[tuple[int, int], FoldFit](), await self.agree()
-        self._done, self._charged = await self._resume(), set[int]()
-        pending = {c for c in range(len(terms.jobs)) for f in range(len(terms.folds)) if (c, f) not in self._fits}
-        self.asks(terms.fits - self._done, len(pending))
+        self._done = await self._resume()
+        places = ((candidate, fold) for candidate in range(len(terms.jobs)) for fold in range(len(terms.folds)))
+        numbers = [0.0 if self.net.me == terms.leader else float(job.outputs) for job in terms.jobs]
+        kept = None if self.keeper is None else self.keeper(_PAYMENTS)
+        self._payments = Payments(numbers, kept, self.charge, self.cover)
+        self.asks(terms.fits - self._done, self._payments.due(place for place in places if place not in self._fits))
         tracks = [(path, fold) for path in terms.paths() for fold in range(len(terms.folds))]
         workers = [self.net.spawn(self._work(tracks[first::_AT_ONCE])) for first in range(min(_AT_ONCE, len(tracks)))]
         for worker in workers:
             await worker
         return self._fits, *await self._choose()
-
-    def _charge(self, candidate: int) -> None:
-        """Count the held-out scores of a candidate, once: all folds together are about everybody once.
-
-        They are counted when the first of them is about to leave, so that a run that is broken off has not paid for
-        those that it never sent. One that goes on pays for what it sends again: a partner who breaks runs off must not
-        get other numbers for nothing.
-        """
-        if self.net.me != self.terms.leader and candidate not in self._charged:
-            self._charged.add(candidate)
-            self.charge(float(self.terms.jobs[candidate].outputs))
 
     async def agree(self) -> SecureSum | None:
         """Open the one sum whose keys all fits use; None where nothing is added up."""
@@ -207,7 +203,7 @@ class Validator:
         for candidate in path:
             if (candidate, fold) not in self._fits:
                 brought = replace(mine, own=self.own[candidate] if start is None else start)
-                fit = await self._fit(candidate, brought, apart, self._number(candidate, fold))
+                fit = await self._fit((candidate, fold), brought, apart)
                 self._fits[candidate, fold] = fit
                 self._keep(candidate, fold, fit)
                 self._done += 1
@@ -218,13 +214,15 @@ class Validator:
     def _number(self, candidate: int, fold: int) -> int:
         return 1 + fold * len(self.terms.jobs) + candidate
 
-    async def _fit(self, candidate: int, mine: TrainingPart, apart: TrainingPart, number: int) -> FoldFit:
+    async def _fit(self, place: tuple[int, int], mine: TrainingPart, apart: TrainingPart) -> FoldFit:
         """Train on one fold, and score what it holds out."""
-        net, name, job = self.net, f"fit {number}", self.terms.jobs[candidate]
+        net, number, job = self.net, self._number(*place), self.terms.jobs[place[0]]
+        name = f"fit {number}"
         strand = Strand(net, name, self._agreed)
         state = await train(strand, job.as_value(), mine.as_value(), None, self.limit())
         trained = strand.elapsed()
-        self._charge(candidate)
+        if net.me != self.terms.leader:
+            self._payments.send(place)
         # Another strand of the same fit, whose masks are named after it.
         scoring = HeldOutStrand(net, f"fit {number + self.terms.fits}", self._agreed)
         told, asked = ScoringJob.after(job).as_value(), ScoringPart(apart.X, state)

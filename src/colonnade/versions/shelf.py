@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade import private_files
-from colonnade.errors import DataError, OptionError
+from colonnade.errors import DataError, OptionError, PolicyRefused
 from colonnade.families.store import SUFFIX
 from colonnade.versions.identity import DIGITS
 from colonnade.versions.version import FILE, Version
@@ -76,10 +76,11 @@ class Shelf:
             )
         chosen = self._chosen().ids
         if not chosen:
-            return known[-1]
+            free = [version for version in known if not version.held]
+            return free[-1] if free else self._free(known[-1])
         for version in known:
             if version.training == chosen[-1]:
-                return version
+                return self._free(version)
         raise DataError(
             f"{_PROMOTED!r} in {self._home.name!r} names the version {chosen[-1] or UNNAMED}, which is not there any "
             f"more; restore it from a backup, or choose another: colonnade model promote"
@@ -89,6 +90,10 @@ class Shelf:
     def by_hand(self) -> bool:
         """Whether somebody has chosen the version that is in use."""
         return self._chosen().by_hand
+
+    def free(self, given: str) -> Version:
+        """Return the version whose id begins so, if it may be used; one that an audit holds back is refused."""
+        return self._free(self.find(given))
 
     def ended(self, version: Version) -> bool:
         """Take a new version into use, unless somebody has chosen another by hand; return whether it is."""
@@ -101,7 +106,7 @@ class Shelf:
 
     def promote(self, given: str) -> Version:
         """Take a version into use; `newest` also says that later ones shall come into use by themselves again."""
-        version, chosen = self.find(given), self._chosen()
+        version, chosen = self._free(self.find(given)), self._chosen()
         ids = chosen.ids if chosen.ids[-1:] == (version.training,) else (*chosen.ids, version.training)
         self._write(Promoted(ids, given != NEWEST))
         return version
@@ -113,8 +118,17 @@ class Shelf:
             raise OptionError(
                 f"no version of {self._party!r} was in use before this one; choose one with `colonnade model promote`"
             )
-        version = self.find(ids[-2] or UNNAMED)
+        version = self._free(self.find(ids[-2] or UNNAMED))
         self._write(Promoted(ids[:-1], by_hand=True))
+        return version
+
+    def _free(self, version: Version) -> Version:
+        """Return a version that may be used, or refuse it."""
+        if version.held:
+            raise PolicyRefused(
+                f"version {version.name} of {self._party!r} is held back, as {version.held}; train another, or choose "
+                f"an earlier one with `colonnade model promote`"
+            )
         return version
 
     # -- files --------------------------------------------------------------------------------------------------

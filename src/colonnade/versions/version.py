@@ -13,6 +13,7 @@ from colonnade.errors import DataError
 from colonnade.versions.identity import short
 
 FILE, FORMAT = "version.json", 1
+HELD = "held"  # in `about`: why the version must not come into use
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,19 @@ class Version:
     def metrics(self) -> dict[str, float]:
         """How well the model does, by the names of the figures; only a label holder knows any."""
         return {key: float(value) for key, value in dict(self.about.get("metrics") or {}).items()}
+
+    @property
+    def held(self) -> str:
+        """Why this version must not come into use, as the party's audit of it says; empty if it may."""
+        return str(self.about.get(HELD) or "")
+
+    def holding(self, why: str) -> Version:
+        """Return the same version, written down as held back for this reason, or as free to be used with none."""
+        about = {key: value for key, value in self.about.items() if key not in (HELD, "format", "training")}
+        found = Version(self.training, self.folder, {**about, HELD: why} if why else about)
+        if self.training:  # a model of the time before versions has no such file
+            found.write()
+        return found
 
     def write(self) -> None:
         """Write `version.json`: with it, and not before, the version is there."""

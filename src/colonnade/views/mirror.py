@@ -14,6 +14,7 @@ from colonnade.runtimes.net import CLEAR, DID, OWN, TOLD, TOTAL
 from colonnade.views.view import Observation, View
 
 OTHERS = "all others together"
+ENCRYPTED_FOR = "all others"  # for whom a label holder's signals are, where it encrypts them
 # Kinds of messages in which a party tells others something about rows, beside signals and parts of sums.
 _SEEN_BY_ALL = ("step size", "verdict", "gamma", "move")
 
@@ -29,14 +30,17 @@ def mirrored(view: View) -> View:
     return found
 
 
+# What others saw or did where this party did or saw something. What they put into a sum that this party gets is OWN to
+# them: of two parties the other knows its own part, and so do all others of theirs together.
+_TURNED = {OWN: TOTAL, TOTAL: OWN, TOLD: CLEAR, CLEAR: TOLD}
+
+
 def _as_seen_by_others(one: Observation, me: str) -> list[Observation]:
     """Return what others saw where this party did or saw something."""
-    if one.kind == OWN and one.party != me:  # its part of a sum that somebody else gets
-        return [replace(one, kind=TOTAL, party=me)]
-    if one.kind == TOLD:
-        return [replace(one, kind=CLEAR, party=me)]
-    if one.kind == CLEAR and one.tag == "signal":  # somebody else's, which that one told
-        return [replace(one, kind=TOLD, party=me)]
     if one.kind == DID or (one.kind == CLEAR and one.tag in _SEEN_BY_ALL):
         return [one]
-    return []
+    at_home = one.kind == OWN and one.party == me  # its part of a sum that it gets itself
+    theirs = one.kind == CLEAR and one.tag != "signal"  # which nobody else need have seen
+    if one.kind not in _TURNED or at_home or theirs:
+        return []
+    return [replace(one, kind=_TURNED[one.kind], party=me)]

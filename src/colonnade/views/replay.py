@@ -61,7 +61,9 @@ class FirstOrderReplay:
         view, pending = self.view, False
         z: dict[int, FloatArray] = {}
         for one in view.seen:
-            if one.kind == OWN and one.tag == "evaluation" and not pending:
+            if (
+                one.kind in (OWN, TOTAL) and one.tag == "evaluation" and not pending
+            ):  # in a mirrored view the total alone
                 self.at_evaluations.append(self.a.copy())
                 pending = True  # several label holders: one evaluation of all of them
             elif one.kind == OWN and one.tag.startswith(("scores", "snapshot")):

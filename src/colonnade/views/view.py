@@ -21,7 +21,8 @@ from colonnade.runtimes.net import CLEAR, OWN, PASSING, TOLD
 from colonnade.views.unmasked import GRAINS, PassingMessages
 
 _ALIKE = {"total": "signal"}  # steps about the same rows as another one
-_ABOUT_ALL = ("evaluation", "directions")  # sums over all rows of a holder, in portions where there are many
+# Numbers of all rows of a holder, in portions where there are many.
+_ABOUT_ALL = ("evaluation", "directions", "embeddings to evaluate", "representations to evaluate")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class View:
         Which angles are to be summed next: (rows, place, width).
     outputs
         How many numbers the last signal had for each row.
+    looked_at
+        The training rows that evaluations look at; None is all of them.
     """
 
     me: str
@@ -85,6 +88,7 @@ class View:
     widths: dict[str, int] = field(default_factory=dict)
     phases: list[tuple[Any, tuple[int, int], int]] = field(default_factory=list)
     outputs: int = 1
+    looked_at: Any = None
     _held_out: dict[str, int] = field(default_factory=dict, repr=False)
     _last: dict[str, Any] = field(default_factory=dict, repr=False)
     _done: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int), repr=False)
@@ -116,6 +120,10 @@ class View:
             self._held_out = {holder: len(rows) for holder, rows in owned.items()}
         self.options = options
 
+    def looks_at(self, rows: Any) -> None:
+        """See `Watcher`."""
+        self.looked_at = rows
+
     def about(self, tag: str, holder: str, rows: Any) -> None:
         """See `Watcher`."""
         self._queues[tag, holder] = deque([rows])
@@ -131,7 +139,8 @@ class View:
             self._queues["scores", holder].extend([rows] * repeats)
             self._queues["signal", holder].append(rows)
             for name in self.names:
-                self._queues["embeddings", name].append(rows)
+                for step in ("embeddings", "representations"):
+                    self._queues[step, name].append(rows)
 
     def expects_whole(self, batches: Collection[tuple[str, Any]], epoch: int) -> None:
         """SVRG's pass over all rows comes before the batches of its epoch."""
@@ -159,7 +168,7 @@ class View:
             return self._portion(step, holder, count)
         elif step == "signal":
             rows = self.owned.get(holder, np.arange(count))
-        elif step in ("prediction", "embeddings to evaluate", "embeddings to predict"):
+        elif step in ("prediction", "embeddings to predict"):
             rows = np.arange(count)
         else:
             return None
@@ -174,9 +183,12 @@ class View:
 
         Directions have the scores of a row one below the other, where it has several.
         """
-        rows = self.owned.get(holder, np.arange(count))
+        rows = self.owned.get(holder, np.arange(self.rows or count))  # of embeddings the holder is who made them
+        if self.looked_at is not None:
+            rows = rows[np.isin(rows, self.looked_at)]
         each = self.outputs if step == "directions" else 1
-        train, held_out = len(rows) * each, self._held_out.get(holder, 0) * each
+        apart = self._held_out.get(holder, 0) if holder in self.owned else sum(self._held_out.values())
+        train, held_out = len(rows) * each, apart * each
         at = self._done[step, holder]
         end = at + count
         if end > train + held_out or at < train < end:

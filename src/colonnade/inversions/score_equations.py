@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.attacks.column_span import FromNumbers, Table, own_table, sampled
+from colonnade.inversions.column_span import FromNumbers, Table, own_table, sampled
 
 _CLOSED_BY = "noise_scores in [policy]"
 _HIDDEN, _EPOCHS, _BATCH, _STEP, _SPREAD = (128, 64), 60, 64, 1e-3, 0.1

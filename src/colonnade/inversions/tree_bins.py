@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess
-from colonnade.attacks.column_span import own_table
+from colonnade.inversions.column_span import own_table
 from colonnade.views.tree_cells import KnownCells, cells_of, with_sums
 
 

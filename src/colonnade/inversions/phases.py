@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess
-from colonnade.attacks.column_span import FromNumbers, Table, own_table
+from colonnade.inversions.column_span import FromNumbers, Table, own_table
 from colonnade.views.angles import Angles, from_phases
 from colonnade.views.estimates import components, varimax
 from colonnade.views.numbers import known_rows

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess
-from colonnade.attacks.column_span import FromNumbers, Table, own_table, sampled
+from colonnade.inversions.column_span import FromNumbers, Table, own_table, sampled
 from colonnade.views.directions import TurnedDirections, with_products
 from colonnade.views.estimates import components, varimax
 from colonnade.views.marginals import in_quantiles, matched_columns
