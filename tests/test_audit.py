@@ -117,6 +117,8 @@ def test_measures_equal_slow_ones():
     slow = [[np.corrcoef(a, b)[0, 1] ** 2 for b in OWN.T] for a in THEIRS.T]
     np.testing.assert_allclose(correlations(OWN, THEIRS), slow)
     assert correlations(np.ones((N, 1)), THEIRS).max() == 0.0
+    constant = np.full((N, 1), 0.3)  # of which rounding leaves the same number in every row
+    assert correlations(constant, 7.0 * constant).max() == 0.0
 
 
 def test_a_model_in_the_open_shows_labels_and_a_sealed_one_leaves_nothing_to_go_by():

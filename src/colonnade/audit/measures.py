@@ -99,12 +99,20 @@ def _labels(guess: FloatArray, y: npt.NDArray[Any], classes: int) -> FloatArray:
 
 def correlations(estimates: FloatArray, columns: FloatArray) -> FloatArray:
     """Return R² of each column with each estimate: a row per column; what is constant fits nothing."""
-    a, b = columns - columns.mean(axis=0), estimates - estimates.mean(axis=0)
+    a, b = _varying(columns), _varying(estimates)
     with np.errstate(invalid="ignore", divide="ignore"):
         found = (a.T @ b) / np.linalg.norm(a, axis=0)[:, None] / np.linalg.norm(b, axis=0)
     squared: FloatArray = np.nan_to_num(found, posinf=0.0, neginf=0.0) ** 2
     capped: FloatArray = np.minimum(squared, 1.0)
     return capped
+
+
+def _varying(columns: FloatArray) -> FloatArray:
+    """Return columns without their means, and 0 where nothing is left but what rounding made of a constant."""
+    left = columns - columns.mean(axis=0)
+    flat = np.abs(left).max(axis=0, initial=0.0) <= 1e-9 * np.abs(columns).max(axis=0, initial=0.0)
+    found: FloatArray = np.where(flat, 0.0, left)
+    return found
 
 
 def found_without_error(score: FloatArray, high: npt.NDArray[np.bool_], wrong: float = 0.001) -> float:

@@ -1,13 +1,14 @@
 """Columns from the inner products of rows, which are the columns up to a rotation.
 
-Liu, Giannella, Kargupta: "An attacker's view of distance preserving maps for privacy preserving data mining", 2006:
-section 3 fixes the rotation by rows that are known, section 4 by a sample from the same population. Of first-order
-training the inner products follow from signals and totals (`views.replay`), of block Newton from directions and their
-products (`views.directions`).
+Liu, Giannella, Kargupta: "An attacker's view of distance preserving maps for privacy preserving data mining", 2006, the
+attack with known inputs and outputs: rows that are known fix the rotation. Of first-order training the inner products
+follow from signals and totals (`views.replay`), of block Newton from directions and their products
+(`views.directions`).
 
 `KnownMarginals` fixes the rotation by how the values of each column are distributed, as Guo, Wu: "Deriving private
-information from arbitrarily projected data", 2007, section 3, by independent components. `PieceSigns` fixes it by the
-signs of block Newton's directions, where everybody can work these out; a review of version 0.1.0 found that.
+information from arbitrarily projected data", 2007, do with independent components and prior knowledge. `PieceSigns`
+fixes it by the signs of block Newton's directions, where everybody can work these out; a review of version 0.1.0 found
+that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Columns from the scores of a finished model, which are equations about the columns of whom is asked about.
 
-Luo, Wu, Xiao, Ooi: "Feature inference attack on model predictions in vertical federated learning", 2021. Section IV:
+Luo, Wu, Xiao, Ooi: "Feature inference attack on model predictions in vertical federated learning", 2021. Section IV-A:
 for linear models the logarithms of successive probabilities differ by (theta_k - theta_k+1) x, one equation less than
 there are classes, or one equation for two classes; `EqualitySolving` is the solution of smallest norm, which is exact
 from as many equations as there are columns on. Section V: `GenerativeRegression` trains a generator on many people's
