@@ -27,7 +27,7 @@ class Phases(FromNumbers):
 
     name: ClassVar[str] = "unwrapped phases"
     paper: ClassVar[str] = "Itoh 1982"
-    closed_by: ClassVar[str] = "a larger kernel_gamma"
+    closed_by: ClassVar[str] = "a larger gamma"
 
     def numbers(self, case: Case) -> Table | None:
         """Unwrap the phases of the rows that are close to others."""
