@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import colonnade as cn
-from colonnade.defences import CompressedSignals, Marvell
+from colonnade.defences import CompressedSignals, Marvell, RandomisedLabels
 from colonnade.defences.registry import DEFENCES, defence, from_value
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.families.linear import LinearOptions
@@ -131,3 +131,23 @@ def test_processes_have_it_too_with_secrets_of_their_own():
     )
     first, second = (model.fit(*given, on=cn.Processes()).coef_["party2"].copy() for _ in range(2))
     assert (first != second).any()  # the noise is the operating system's
+
+
+@pytest.mark.filterwarnings("ignore:training diverged")
+def test_what_would_tell_of_hidden_labels_anew_is_refused():
+    hiding = cn.LogisticRegression(
+        algorithm=cn.FedSGD(epochs=1, tol=None), defences=[RandomisedLabels(epsilon=1.0)], verbose=0
+    )
+    given = parties()
+    with pytest.raises(OptionError, match="folds do not take the defence 'randomised-labels'"):
+        cn.cross_validate(hiding, *given, cv=2)
+    with pytest.raises(OptionError, match="folds do not take the defence 'randomised-labels'"):
+        cn.search(
+            cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1, tol=None), verbose=0),
+            {"defences": [[RandomisedLabels(epsilon=1.0)]]},
+            *given,
+        )
+    with pytest.raises(OptionError, match="'randomised-labels' has no statistics"):
+        hiding.fit(*given).statistics(*given)
+    with pytest.raises(ColonnadeError, match="every fold would tell of them anew"):
+        described(settings({"validation": {"folds": 3}}, randomised_labels={"epsilon": 1.0}))

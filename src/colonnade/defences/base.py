@@ -66,6 +66,11 @@ class Defence(ABC):
     instead: ClassVar[str] = "leave it out"  # what to do where the family does not know it
 
     @property
+    def hides_labels(self) -> bool:
+        """Return whether what is told of labels is bounded, so that nothing else may tell of true ones."""
+        return self.private
+
+    @property
     def words(self) -> str:
         """Say in a few words what it does with these options, for `check`, `run` and sentences on what is shown."""
         return self.name + "".join(f", {key} {value}" for key, value in asdict(self).items() if value is not None)
@@ -107,6 +112,11 @@ class LabelDefence(Defence):
     by: ClassVar[str] = LABEL_HOLDER
     changes: ClassVar[tuple[str, ...]] = (SIGNALS, SCORES, MEAN)
     epsilon: float
+
+    @property
+    def hides_labels(self) -> bool:
+        """Say that it does."""
+        return True
 
     def check(self, model: str, family: str, algorithm: Any, setting: Setting) -> None:
         """Refuse labels that are no classes, weights, which tell classes where they balance them, and two holders."""

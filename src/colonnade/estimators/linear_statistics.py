@@ -102,6 +102,11 @@ def _check_model(model: LinearModel) -> None:
         raise OptionError("a model that FDML trained has no statistics: it is a mean of models; train it with VFB2")
     if model.penalise_intercept:
         raise OptionError("statistics need an intercept without a penalty; train the model without penalise_intercept")
+    if hiding := [one.name for one in model.defences if one.hides_labels]:
+        raise OptionError(
+            f"a model that was trained with the defence {hiding[0]!r} has no statistics: they are made of true labels, "
+            f"which it hides; train it without"
+        )
     if model.class_weight is not None:
         raise OptionError(
             "a model with class_weight has no statistics: its classes count otherwise than they are there, so nothing "

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from colonnade.defences.base import Defence, LabelDefence
+from colonnade.defences.base import Defence
 from colonnade.defences.registry import defence
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.engine.options import Training
@@ -395,16 +395,18 @@ def _defences(settings: Settings) -> tuple[Defence, ...]:
     told = {
         "binning": "bins are counted by true labels",
         "search": "a search chooses by true labels",
+        "folds": "every fold would tell of them anew",
         "statistics": "statistics are of true labels",
     }
     given = {
         "binning": settings["binning"],
         "search": list(settings["search"]),
+        "folds": settings["validation"]["folds"],
         "statistics": settings["run"]["statistics"],
     }
     for one in found:
         for key, why in told.items():
-            if given[key] and (one.private or isinstance(one, LabelDefence)):
+            if given[key] and one.hides_labels:
                 raise settings["defence"].error(one.name, f"hides labels, and {why}; remove one of the two")
     return tuple(found)
 

@@ -140,6 +140,12 @@ def _check_taken(model: Estimator, candidates: list[dict[str, Any]], parties: tu
     """Refuse what folds would take from all rows where it belongs to each fold's own, or would leave out of scores."""
     if getattr(model, "class_weight", None) is not None or any("class_weight" in params for params in candidates):
         raise OptionError("folds do not take class_weight yet; give a Party sample_weight, or fit each fold itself")
+    defences = [getattr(model, "defences", ()), *(params.get("defences", ()) for params in candidates)]
+    if hiding := [one.name for some in defences for one in some if one.hides_labels]:
+        raise OptionError(
+            f"folds do not take the defence {hiding[0]!r}: every fold would tell of the labels anew, and nothing adds "
+            f"that up; leave it out, or fit once with rows that are held out"
+        )
     for party in parties:
         if party.added is not None:
             raise OptionError(f"folds do not take an offset or exposure yet, and party {party.name!r} has one")
