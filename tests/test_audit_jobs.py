@@ -13,12 +13,12 @@ import pytest
 import colonnade as cn
 from colonnade.attacks.oracles import AlignmentOracle, ScoringOracle
 from colonnade.attacks.signal_signs import SignalSigns
-from colonnade.audit.kept_audit import FILE, read_audit
+from colonnade.audit.kept_audit import FILE, REHEARSED, read_audit
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, PolicyRefused
 from colonnade.inspection import auditing
 from colonnade.inspection.auditing import audit_version, settled, version_to_audit
-from colonnade.inspection.recorded import recorded_run
+from colonnade.inspection.recorded import Recorder, recorded_run
 from colonnade.jobs.allowed import check_audited
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job_file import read_job
@@ -30,6 +30,7 @@ from colonnade.report.page import page_of
 from colonnade.runtimes.net import CLEAR, OWN, TOLD, TOTAL
 from colonnade.service.in_use import loaded
 from colonnade.versions.shelf import Shelf
+from colonnade.versions.version import Version
 from colonnade.views.mirror import mirrored
 from colonnade.views.recording_file import RECORDING
 from report_contents import SCRIPT, Strict, contents_of
@@ -407,10 +408,97 @@ def test_a_first_version_that_is_held_back_is_not_in_use_either(tmp_path, monkey
     assert (again.held, shelf.promoted().training) == ("", version.training)
 
 
+def limited_to(party, most):
+    return replace(party, policy=replace(party.policy, max_advantage=most))
+
+
+def test_a_recording_says_nothing_about_another_job(tmp_path, capsys):
+    """A sealed run shows nothing, and what it shows must not speak for the same job in the open."""
+    folder, _, _ = trained(tmp_path, protection="sealed")
+    for name in ("bank", "shop"):
+        ask(folder, name)
+    job, parties = parties_of(folder)
+    run(job, parties)
+    assert audit(folder, "bank") == 0
+    version = version_to_audit(parties["bank"], None)
+    check_audited(job, limited_to(parties["bank"], 0.05))
+    path = folder / "job.toml"
+    opened = complete(path.read_text().replace('protection = "sealed"', 'protection = "masked"'))
+    path.write_text(opened)
+    other, parties = parties_of(folder)
+    assert other.protection == "masked"
+    capsys.readouterr()
+    assert audit(folder, "bank") == 4
+    assert "from a rehearsal of loans" in re.sub(r"\s+", " ", capsys.readouterr().out)
+    with pytest.raises(PolicyRefused, match="found more"):
+        check_audited(other, limited_to(parties["bank"], 0.05))
+    with pytest.raises(OptionError, match=f"version {version.name} is of another job than 'loans' as it is now, and"):
+        audit_version(other, parties["bank"], version, named=True)
+
+
+def test_a_recording_speaks_for_the_rules_of_its_time(loans):
+    _, job, parties = loans[:3]
+    bank = parties["bank"]
+    later = replace(bank, policy=replace(bank.policy, max_directions=7.0))
+    version = version_to_audit(bank, None)
+    assert audit_version(job, later, version) is None
+    assert audit_version(job, later, version, named=True).terms == audit_version(job, bank, version).terms
+
+
+def test_a_rehearsal_does_not_undo_what_was_found_in_a_run(loans, tmp_path):
+    _, job, parties = loans[:3]
+    bank = limited_to(replace(parties["bank"], folder=tmp_path), 0.05)
+    recorded = audit_version(job, parties["bank"], version_to_audit(parties["bank"], None))
+    rehearsed = replace(recorded, of=REHEARSED, training="", findings=(), date="9999")
+    version = Shelf(tmp_path, "bank").place("0" * 32)
+    Version("0" * 32, version, {"date": recorded.date}).write()
+    recorded.write(version)
+    rehearsed.write(tmp_path)
+    with pytest.raises(PolicyRefused, match=r"had an advantage of 1\.000"):
+        check_audited(job, bank)
+    check_audited(job, limited_to(bank, 1.0))
+    # A run of which a part is missing says nothing, and then the later rehearsal decides.
+    replace(recorded, findings=(), broken=(("all", "cut off"),)).write(version)
+    check_audited(job, bank)
+    replace(recorded, findings=(), broken=(("all", "cut off"),), date="99999").write(version)
+    with pytest.raises(PolicyRefused, match="it could not carry out 'all' "):
+        check_audited(job, bank)
+
+
+@pytest.mark.parametrize("why", ["no room", "went on"])
+def test_a_run_of_which_a_part_is_missing_is_held_back(tmp_path, monkeypatch, why):
+    """What was told there is not in the recording, so that no attack finds anything."""
+    folder = federated(tmp_path)
+    for name in ("bank", "shop"):
+        ask(folder, name)
+    job, parties = parties_of(folder)
+    limited = {**parties, "bank": limited_to(parties["bank"], 0.05)}
+    with monkeypatch.context() as patch:
+        if why == "no room":
+            patch.setattr("colonnade.inspection.recorded.MEGABYTE", 2)
+        else:
+            keep = Recorder.keep
+
+            def went_on(self, *args):
+                self.observe(("resumed", 5))
+                if self.view is not None:
+                    self.view.seen.clear()
+                keep(self, *args)
+
+            patch.setattr(Recorder, "keep", went_on)
+        run(job, limited)
+    (version,) = Shelf(parties["bank"].folder, "bank").versions()
+    said = "the recording ended early" if why == "no room" else "it begins at epoch 5, from which the run went on"
+    assert f"its audit could not carry out 'attacks on all of the run' ({said}" in version.held
+    found = audit_version(job, limited["bank"], version)
+    assert (found.passed, found.worst) == (False, 0.0)
+
+
 @pytest.mark.parametrize(
     "change",
     [lambda text: text[:40], lambda text: text.replace('"format": 1', '"format": 7'), lambda text: "[]",
      lambda text: text.replace('"score": ', '"score": "much", "was": '),
+     lambda text: text.replace('"score": ', '"score": NaN, "was": '),
      lambda text: text.replace('"threshold"', '"limit"').replace('"told"', '"tell"').replace('"job"', '"of_job"')],
 )  # fmt: skip
 def test_an_audit_that_was_changed_is_one_sentence(loans, tmp_path, change):

@@ -58,7 +58,7 @@ def act_on_audit(options: argparse.Namespace, job: Job, party: PartyFile, say: C
         if not options.rehearse:
             version = version_to_audit(party, options.version)
             if version is not None:
-                found = audit_version(job, party, version, **how)
+                found = audit_version(job, party, version, named=options.version is not None, **how)
             if found is None and options.version:
                 raise OptionError(
                     f"nothing was recorded of version {options.version!r}; record a run, with record = true under "

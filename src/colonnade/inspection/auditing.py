@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,12 +22,12 @@ from colonnade.audit.measures import Truth
 from colonnade.audit.of_model import dense, truth_of
 from colonnade.audit.registry import ATTACKS
 from colonnade.data.party import Party
-from colonnade.errors import ColonnadeError, DataError
+from colonnade.errors import ColonnadeError, DataError, OptionError
 from colonnade.families import family
 from colonnade.inspection.guessed_ids import service_cases
 from colonnade.inspection.recorded import RecordedRun, ids_digest, recorded_run
 from colonnade.jobs import model_file
-from colonnade.jobs.allowed import audit_terms
+from colonnade.jobs.allowed import audit_terms, job_digest
 from colonnade.jobs.budget import OF_COLUMNS
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
@@ -52,6 +53,7 @@ OF_RECORDING = (
     "what the partners' own columns and models tell is not known here: where the floor is chance alone, the advantage "
     "is an upper bound"
 )
+OF_ALL = "attacks on all of the run"  # of which a part is missing: what was told there, no attack has looked at
 OF_MANY = "of three or more parties, this is what all others together could find out, or one that has the rest as well"
 
 
@@ -63,15 +65,23 @@ def audit_version(
     slow: bool = False,
     services: bool = False,
     say: Say = lambda *_: None,
+    named: bool = False,
 ) -> KeptAudit | None:
-    """Audit the recording of a version; None where there is none.
+    """Audit the recording of a version; None where there is none that speaks for this job under the present rules.
 
     services: whether ids are guessed, too, as partners might in alignments and questions about scores.
+    named: whether it is this version that somebody asks about, which may have been trained under other rules; the audit
+    is then one of those rules.
     """
     say("reading the recording", 0, 1)
     run = recorded_run(party, version)
-    if run is None:
+    if run is None or (run.terms != audit_terms(job, party) and not named):
         return None
+    if run.job != job_digest(job):
+        raise OptionError(
+            f"version {version.name} is of another job than {job.name!r} as it is now, and its recording says nothing "
+            f"about this one; give the job file of that time, or leave out --version"
+        )
     part = model_file.load(party.folder, party.name, version.training)
     table = _table(party, part, run)
     me, truth = _truth(job, party, part, table.take(run.trained_on))
@@ -82,11 +92,13 @@ def audit_version(
         score=_score_of_others(run.view) if party.name in job.holders else None,
         public=public_of(job, run.outputs, party.name), **told_of(truth, part.public["family"], part.state),
     )  # fmt: skip
-    notes = [OF_RECORDING, *([OF_MANY] if len(job.parties) > 2 else []), *run.notes]
+    notes = [OF_RECORDING, *([OF_MANY] if len(job.parties) > 2 else [])]
     told = numbers_told(run.view, run.people)
     cases = [(case, truth), *(service_cases(job, party, table, version) if services else ())]
-    found = attacked(cases, party, slow=slow, say=say)
-    return kept_of(job, party, found, (RECORDED, version.training), (told, run.charged, run.sources), notes)
+    found, broken = attacked(cases, party, slow=slow, say=say)
+    made = (found, (*broken, *((OF_ALL, note) for note in run.notes)))
+    left = (told, run.charged, run.sources)
+    return replace(kept_of(job, party, made, (RECORDED, version.training), left, notes), terms=run.terms)
 
 
 def audit_kept(job: Job, party: PartyFile, version: Version, tell: Callable[[str], None]) -> Version:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import DataError
+from colonnade.jobs.allowed import audit_terms, job_digest
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
@@ -51,6 +52,8 @@ class RecordedRun:
         How many columns of the table the prepared ones were made of.
     charged
         How many numbers about each person the party's budget counted in this run; None where none did.
+    job, terms
+        Digests of the job, and of all that decides what a run shows (`jobs.allowed.audit_terms`), as they were then.
     notes
         What the recording lacks, in sentences.
     """
@@ -62,6 +65,8 @@ class RecordedRun:
     outputs: int
     sources: int
     charged: float | None
+    job: str
+    terms: str
     notes: tuple[str, ...] = ()
 
 
@@ -70,7 +75,7 @@ class Recorder:
 
     def __init__(self, job: Job, party: PartyFile, budget: Budget | None = None) -> None:
         self.view = KeptView(party.name, job.parties, most=party.record_mb * MEGABYTE) if party.record_mb else None
-        self._party, self._budget, self._resumed = party, budget, 0
+        self._job, self._party, self._budget, self._resumed = job, party, budget, 0
 
     def around(self, net: Net) -> Net:
         """Return the net through which the run is to be looked at."""
@@ -97,7 +102,8 @@ class Recorder:
         people = trained.rows + trained.held_out
         charged = None if self._budget is None else float(self._budget.charged)
         counts = (int(trained.outputs), int(trained.prepared.sources))
-        facts = (trained_on, int(people), source.digest(), *counts, charged, tuple(notes))
+        of = (job_digest(self._job), audit_terms(self._job, self._party))
+        facts = (trained_on, int(people), source.digest(), *counts, charged, *of, tuple(notes))
         value = (view_to_value(self.view), *facts)
         secret = secret_of(self._party.folder, make=True)
         size = write_recording(folder / RECORDING, secret, _whose(self._party.name, training), value)
@@ -116,9 +122,10 @@ def recorded_run(party: PartyFile, version: Version) -> RecordedRun | None:
         return None
     value = read_recording(path, secret_of(party.folder), _whose(party.name, version.training))
     try:
-        told, trained_on, people, ids, outputs, columns, charged, notes = value
+        told, trained_on, people, ids, outputs, columns, charged, job, terms, notes = value
         rows = np.asarray(trained_on, dtype=np.int64)
-        found = RecordedRun(view_from_value(told), rows, people, ids, outputs, columns, charged, tuple(notes))
+        counts = (people, ids, outputs, columns, charged)
+        found = RecordedRun(view_from_value(told), rows, *counts, str(job), str(terms), tuple(notes))
     except DataError:
         raise
     except (TypeError, ValueError) as error:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from colonnade.audit.kept_audit import KeptAudit, read_audit
+from colonnade.audit.kept_audit import RECORDED, KeptAudit, read_audit
 from colonnade.errors import PolicyRefused
 from colonnade.jobs.consent import check_accepted, check_consent, check_required
 from colonnade.jobs.job import Job
@@ -37,40 +37,61 @@ def check_audited(job: Job, party: PartyFile) -> None:
     most = party.policy.max_advantage
     if most is None:
         return
-    found, make = latest_audit(job, party), f"colonnade audit job.toml --as {party.name}"
-    if found is None:
+    found, make = audits_of(job, party), f"colonnade audit job.toml --as {party.name}"
+    if not found:
         raise PolicyRefused(
             f"the policy of {party.name!r} allows max_advantage = {most:g}, and there is no audit of this job under "
             f"its present rules; make one, which sends nothing: {make}"
         )
-    if found.overdrawn or found.broken or found.worst > most:
-        worst = max(found.findings, key=lambda one: one.advantage, default=None)
-        what = (
-            found.left
-            if found.overdrawn
-            else f"it could not carry out {found.failed}"
-            if worst is None or worst.advantage <= most
-            else f"{worst.attack!r} by {worst.attacker} had an advantage of {worst.advantage:.3f}, "
+    for one in found:
+        if what := _too_much(one, most):
+            raise PolicyRefused(
+                f"the policy of {party.name!r} allows max_advantage = {most:g}, and the audit of this job of "
+                f"{one.date[:16]} found more ({what}); change the job at all parties, or raise max_advantage in "
+                f"[policy]"
+            )
+
+
+def _too_much(found: KeptAudit, most: float) -> str:
+    """Say in a clause what is more than a policy allows; empty if nothing is."""
+    if found.overdrawn:
+        return found.left
+    if found.worst > most:
+        worst = max(found.findings, key=lambda one: one.advantage)
+        return (
+            f"{worst.attack!r} by {worst.attacker} had an advantage of {worst.advantage:.3f}, "
             f"closed by {worst.closed_by}"
         )
-        raise PolicyRefused(
-            f"the policy of {party.name!r} allows max_advantage = {most:g}, and the audit of this job of "
-            f"{found.date[:16]} found more ({what}); change the job at all parties, or raise max_advantage in [policy]"
-        )
+    return f"it could not carry out {found.failed}" if found.broken else ""
 
 
-def latest_audit(job: Job, party: PartyFile) -> KeptAudit | None:
-    """Return the latest audit of this job under the party's present rules, of a rehearsal or of an earlier run."""
+def audits_of(job: Job, party: PartyFile) -> list[KeptAudit]:
+    """Return the audits that decide on this job under the party's present rules: the latest, and that of a real run.
+
+    A rehearsal goes by partners that were made up, so a later one does not undo what was found in the latest run that
+    was recorded. An audit of a run that broke says nothing of it but what it found.
+    """
     shelf, terms = Shelf(party.folder, party.name), audit_terms(job, party)
     folders = [party.folder, *(version.folder for version in shelf.versions())]
-    found = [one for folder in dict.fromkeys(folders) if (one := read_audit(folder)) is not None]
-    return max((one for one in found if one.terms == terms), key=lambda one: one.date, default=None)
+    audits = [one for folder in dict.fromkeys(folders) if (one := read_audit(folder)) is not None]
+    mine = sorted((one for one in audits if one.terms == terms), key=lambda one: one.date, reverse=True)
+    most = party.policy.max_advantage
+    real = [one for one in mine if one.of == RECORDED and (not one.broken or (most is not None and one.worst > most))]
+    return mine[:1] + [one for one in real[:1] if one is not mine[0]]
 
 
 def audit_terms(job: Job, party: PartyFile) -> str:
     """Return a digest of all that decides what a run shows of a party: the job, and its own rules and preparation."""
-    agreed = {key: value for key, value in job.agreed.items() if key not in _OF_ONE_RUN}
     prepared: Any = None if party.prepare is None else party.prepare.plain()
     rules = {key: getattr(party.policy, key) for key in _RULES}
     own = json.dumps([party.name, rules, prepared], sort_keys=True, default=str)
-    return hashlib.sha256(RunTerms.of(job.parties, agreed).digest + own.encode()).hexdigest()
+    return hashlib.sha256(_digest(job) + own.encode()).hexdigest()
+
+
+def job_digest(job: Job) -> str:
+    """Return a digest of what all parties have agreed on, whenever it is run."""
+    return _digest(job).hex()
+
+
+def _digest(job: Job) -> bytes:
+    return RunTerms.of(job.parties, {key: value for key, value in job.agreed.items() if key not in _OF_ONE_RUN}).digest
