@@ -10,7 +10,11 @@ from colonnade.defences import OutputNoise
 from colonnade.defences.accountant import GAUSSIAN, Release, epsilon_of
 from colonnade.defences.output_noise import CoefficientNoise
 from colonnade.errors import OptionError
+from colonnade.families.linear import LinearOptions
+from colonnade.families.training import TrainingJob, TrainingPart, train
+from colonnade.objective import losses
 from defended import advantage, auc_of, parties
+from test_label_privacy import Kept
 
 SEALED = {"protection": "sealed", "fit_intercept": False, "verbose": 0, "l2": 0.1}
 
@@ -118,3 +122,34 @@ def test_what_has_no_bound_is_refused():
         cn.SoftmaxRegression(**SEALED, defences=defence).fit(*parties(classes=3))
     with pytest.raises(OptionError, match="is of the family 'linear'"):
         cn.LogisticRegression(defences=defence, verbose=0).fit(*parties())
+
+
+def test_a_run_that_goes_on_after_its_end_adds_the_same_noise_again():
+    """Whoever breaks off once it has heard its coefficients would have the mean of many noises otherwise."""
+    given, keepers, charged = parties(rows=100), {"party1": Kept(), "party2": Kept()}, []
+    how = ("logistic", 1, ("party1",), "sealed", "tree", cn.SealedNewton(rounds=1, polish=0))
+    job = TrainingJob("sealed", LinearOptions(l2=0.1, intercept=False), *how, (OutputNoise(noise=2.0, bound=3.0),))
+    job = job.as_value()
+
+    class Charged:
+        def release(self, release):
+            charged.append(release)
+
+    def ended(secret):
+        def program_of(party):
+            async def program(net):
+                part = TrainingPart.of(party, np.array([-1.0, 1.0]), losses.loss("logistic")).as_value()
+                return await train(net, job, part, keepers[party.name], Charged())
+
+            return program
+
+        found = cn.Simulation(secret=secret).run({one.name: (program_of(one), ()) for one in given})
+        return np.concatenate([one.value[0][:, 0] for one in found.values()])
+
+    first = ended("first")
+    np.testing.assert_array_equal(ended("after the end"), first)
+    assert len(charged) == 1  # what was told again is nothing new
+    for keeper in keepers.values():
+        keeper.forget(0)
+    assert np.abs(ended("another run") - first).max() > 0.01
+    assert len(charged) == 2

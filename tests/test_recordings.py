@@ -56,7 +56,7 @@ def test_a_view_of_any_run_comes_back_as_it_was_and_no_more_left_than_was_charge
     job_ = job_with(ALGORITHMS.get(name, cn.SealedNewton()), 2, **sealed)
     views, budgets, trained = recorded(job_)
     for me, view in views.items():
-        assert view.ended == ""
+        assert (view.ended, view.lost) == ("", "")
         again = view_from_value(decode(encode(view_to_value(view)), room=float("inf")))
         assert (again.me, again.names, again.rows, again.options) == (me, view.names, view.rows, view.options)
         assert len(again.seen) == len(view.seen) > 5
@@ -71,6 +71,26 @@ def test_a_view_of_any_run_comes_back_as_it_was_and_no_more_left_than_was_charge
     if name == "FedSGD":  # where all is counted, the count is that of the budget
         assert told_of_each(views["shop"], 64, about_rows) == pytest.approx(budgets["shop"].charged)
         assert budgets["shop"].charged == 5.0
+
+
+@pytest.mark.parametrize(
+    "name", ["VFB2 printed", "VFB2 printed, drawn", "VFB2 svrg", "BlockNewton in turn", "FedBCD in turn"]
+)
+@pytest.mark.parametrize("parties", [2, 3])
+def test_whose_rows_signals_are_is_known_where_batches_are_not_those_of_an_epoch(name, parties):
+    """Launches of a label holder's own choice, and samples that grow: a signal's sign is that of its row's label."""
+    job_ = job_with(ALGORITHMS[name], parties)
+    views, _, _ = recorded(job_)
+    labels = {}
+    for me, view in views.items():
+        told = view.of(TOLD if me in job_.holders else CLEAR, "signal")
+        assert len(told) > 1
+        assert not [one for one in view.of(OWN, "snapshot") if one.rows is None]
+        for one in told:
+            for row, number in zip(one.rows.tolist(), np.sign(one.value).tolist(), strict=True):
+                assert labels.setdefault(row, number) == number
+    assert len(labels) >= 20
+    assert set(labels.values()) == {-1.0, 1.0}
 
 
 def test_nobody_who_looks_on_changes_the_run(monkeypatch):

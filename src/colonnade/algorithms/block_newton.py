@@ -229,6 +229,8 @@ class NewtonParty:
         self.watched: Held | None = None  # and those of the validation part
         self.chosen = [(holder, rows) for holder in self.session.job.holders if len(rows := self._rows_of(holder))]
         self.rows = sum(len(rows) for _, rows in self.chosen)
+        if self.samples and self.net.watcher is not None:
+            self.net.watcher.looks_at(np.concatenate([rows for _, rows in self.chosen]))
         if self.leader is not None:
             self.leader.forget()
 
@@ -316,6 +318,8 @@ class NewtonParty:
         """Signals and curvatures of all rows."""
         signals, curvatures = [], []
         for holder, rows in self.chosen:
+            if self.net.watcher is not None:
+                self.net.watcher.about("signal", holder, rows)
             held = self.held if holder == self.net.me else None
             told = None if held is None else self.loss.signal(held.z, held.y)
             signal = await self._tell_or_hear("signal", holder, rows, told)

@@ -12,7 +12,7 @@ from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.blocks.columns import Columns, columns_from_value
 from colonnade.defences.output_noise import OutputNoise
 from colonnade.engine.allowance import Limit
-from colonnade.engine.kept import Keeper
+from colonnade.engine.kept import Keeper, with_secret
 from colonnade.engine.options import Training
 from colonnade.errors import DataError, LabelError, OptionError
 from colonnade.families.held_out import check_held_out, held_out_leaks, judge
@@ -99,8 +99,12 @@ class SealedFamily(LinearFamily):
         if noise is not None:
             X = noise.shortened(X, len(net.names))
             deviation = noise.noise * noise.moves(len(X), job.options.l2)
-            blur = (deviation, net.secret(f"defence {noise.name}"))
-            if budget is not None and net.me in job.holders:
+            secret, told = net.secret(f"defence {noise.name}"), keeper is not None and bool(keeper.versions())
+            if keeper is not None:  # who goes on after a break adds the same noise: the mean of others would say more
+                keeper = kept = with_secret(keeper, secret)
+                secret = kept.secret
+            blur = (deviation, secret)
+            if budget is not None and net.me in job.holders and not told:
                 budget.release(noise.release)
         self._check_sizes(net.me, X)
         first = job.holders[0]

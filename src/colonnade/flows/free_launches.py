@@ -161,6 +161,8 @@ class FreeLaunches:
             what, kept = await self.hear(holder)
             if what >= 0:
                 rows = self.draws.rows(holder, what)
+                if self.net.watcher is not None:
+                    self.net.watcher.expects([(holder, rows)], 1 + self.begun // self.an_epoch)
                 await self.net.work(block.touched(rows), "forward")
                 read_at, mine = self.updater.version, block.scores(rows)
                 self.begun += 1

@@ -167,6 +167,14 @@ def larger(batches: Sequence[Batch]) -> list[Batch]:
     return joined
 
 
+def _announced(session: Session, batches: Sequence[Batch], epoch: int) -> list[Batch]:
+    """The same, once whoever audits the run has heard whose rows come next."""
+    found = larger(batches)
+    if session.net.watcher is not None:
+        session.net.watcher.expects_whole(found, epoch)
+    return found
+
+
 class Snapshot:
     """What one party still has to take in of SVRG's last snapshot."""
 
@@ -191,7 +199,7 @@ class Snapshot:
 
 async def snapshot_in_step(steps: BatchSteps, snapshot: Snapshot, epoch: int, batches: Sequence[Batch]) -> None:
     """A snapshot of the synchronous twin."""
-    for batch in larger(batches):
+    for batch in _announced(steps.session, batches, epoch):
         given = await in_step(steps, "snapshot", batch, epoch)
         if given is not None:
             snapshot.take(given, 1)
@@ -207,7 +215,7 @@ class SnapshotSideBySide(SideBySide):
     def __init__(
         self, steps: BatchSteps, snapshot: Snapshot, pace: Pace, epoch: int, batches: Sequence[Batch], window: int
     ) -> None:
-        super().__init__(steps, epoch, larger(batches), window)
+        super().__init__(steps, epoch, _announced(steps.session, batches, epoch), window)
         self.snapshot, self.pace = snapshot, pace
         snapshot.waiting.clear()  # what is left of the last one is now out of date
 

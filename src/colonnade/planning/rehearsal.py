@@ -15,7 +15,7 @@ from colonnade.audit.kept_audit import REHEARSED, KeptAudit
 from colonnade.audit.measures import Truth
 from colonnade.audit.of_model import dense, hidden_from, truth_of
 from colonnade.data.party import Party
-from colonnade.inspection.auditing import Say, attacked, kept_of, numbers_told, public_of, theta_of, told_of
+from colonnade.inspection.auditing import OF_ALL, Say, attacked, kept_of, numbers_told, public_of, theta_of, told_of
 from colonnade.inspection.guessed_ids import service_cases
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
@@ -54,10 +54,15 @@ def audit_rehearsal(
     notes = [OF_REHEARSAL.format(labels=labels)]
     if found.sources[party.name].rows < table.rows:
         notes.append(f"it is about a sample of {found.sources[party.name].rows:,} of {table.rows:,} rows")
-    notes += [f"{name}'s view is followed no further: {one.ended}" for name, one in found.views.items() if one.ended]
+    missing = [
+        (OF_ALL, f"{name}'s view is followed no further: {one.ended or one.lost}")
+        for name, one in found.views.items()
+        if one.ended or one.lost
+    ]
     mine = found.trained[party.name]
     left = (numbers_told(found.views[party.name], mine.rows + mine.held_out), found.charged, mine.prepared.sources)
-    return kept_of(job, party, attacked(cases, party, slow=slow, say=say), (REHEARSED, ""), left, notes)
+    audit, broken = attacked(cases, party, slow=slow, say=say)
+    return kept_of(job, party, (audit, (*broken, *missing)), (REHEARSED, ""), left, notes)
 
 
 def _rehearsed_cases(job: Job, party: PartyFile, found: Rehearsed) -> Iterator[tuple[Case, Truth]]:

@@ -85,7 +85,7 @@ class Watcher(Protocol):
         ...
 
     def expects_whole(self, batches: Collection[tuple[str, Any]], epoch: int) -> None:
-        """Take down that a pass over all rows comes next, where the algorithm makes one."""
+        """Take down that a pass over all rows comes next: whose, and which rows, message by message."""
         ...
 
     def looks_at(self, rows: Any) -> None:

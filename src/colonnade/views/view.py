@@ -143,14 +143,10 @@ class View:
                     self._queues[step, name].append(rows)
 
     def expects_whole(self, batches: Collection[tuple[str, Any]], epoch: int) -> None:
-        """SVRG's pass over all rows comes before the batches of its epoch."""
-        from colonnade.flows.updates import larger
-
-        options = self.options
-        if getattr(options, "estimator", "") == "svrg" and epoch % options.snapshot_every == 0:
-            for holder, rows in larger(list(batches)):
-                self._queues["snapshot", holder].append(rows)
-                self._queues["signal", holder].append(rows)
+        """A snapshot of all rows comes before the batches that follow it."""
+        for holder, rows in batches:
+            self._queues["snapshot", holder].append(rows)
+            self._queues["signal", holder].append(rows)
 
     def rows_of(self, tag: str, holder: str, count: int) -> Any:
         """Return the rows that `count` numbers of a step are about, where it is about rows."""
