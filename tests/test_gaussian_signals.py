@@ -233,3 +233,24 @@ def test_what_would_tell_labels_beside_is_refused():
     refused("is spent before the first step", defence=GaussianSignals(noise=0.5, epsilon=1.0))
     with pytest.raises(OptionError, match="delta must be below 1"):
         GaussianSignals(noise=1.0, epsilon=1.0, delta=1.0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [cn.PoissonRegression(), cn.TweedieRegression(), cn.GammaRegression()],
+    ids=lambda one: type(one).__name__,
+)
+def test_losses_whose_steps_tell_how_large_labels_are_are_refused(model):
+    """Where the curvature has no bound, everybody is told a length of steps that follows from the true labels."""
+    defences = [GaussianSignals(noise=5.0, epsilon=30.0)]
+    model.set_params(verbose=0, defences=defences, algorithm=cn.FedSGD(epochs=2, schedule="sqrt"))
+    given = [cn.Party(one.name, one.X, None if one.y is None else one.y + 2.0) for one in parties()]
+    with pytest.raises(OptionError, match=r"bounds what labels change, and the loss '.*' may tell more"):
+        model.fit(*given)
+
+
+def test_a_smoothing_that_follows_from_labels_is_refused():
+    how = {"verbose": 0, "algorithm": cn.FedSGD(**SQRT), "defences": [GaussianSignals(noise=8.0, epsilon=2.0)]}
+    with pytest.raises(OptionError, match="smoothing=None follows from their spread"):
+        cn.QuantileRegression(**how).fit(*parties())
+    assert cn.QuantileRegression(smoothing=0.5, **how).fit(*parties()).smoothing_ == 0.5

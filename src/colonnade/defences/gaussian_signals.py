@@ -22,6 +22,7 @@ from colonnade.defences.base import FloatArray, Guard, SignalDefence
 from colonnade.defences.drawing import SecretNormals
 from colonnade.errors import OptionError, PrivacySpent, at_least
 from colonnade.leaks import OF_LABELS, Setting
+from colonnade.objective import losses
 
 _MOVES = {"logistic": 1.0, "softmax": math.sqrt(2.0)}  # what another label moves a signal by, at most
 
@@ -63,8 +64,9 @@ class GaussianSignals(SignalDefence):
     def check(self, model: str, family: str, algorithm: Any, setting: Setting) -> None:
         """Refuse what would tell of labels beside the signals, and a budget that is spent before the first step."""
         super().check(model, family, algorithm, setting)
-        if setting.weighted or setting.loss == "poisson":
-            what = "weights of rows" if setting.weighted else "the loss 'poisson'"
+        # Where a loss's curvature has no bound, the length of steps follows from labels, and everybody is told it.
+        if setting.weighted or not math.isfinite(losses.loss(setting.loss).curvature_bound):
+            what = "weights of rows" if setting.weighted else f"the loss {setting.loss!r}"
             raise OptionError(
                 f"the defence {self.name!r} bounds what labels change, and {what} may tell more; leave it out"
             )

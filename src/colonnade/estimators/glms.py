@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from colonnade.data.party import Party
+from colonnade.errors import OptionError
 from colonnade.estimators.linear_model import LinearModel
 from colonnade.families.checks import all_labels, label_holders
 from colonnade.objective.glm_losses import NegativeBinomial, SmoothQuantile, tweedie_name
@@ -147,6 +148,11 @@ class QuantileRegression(LinearModel):
         """
         if self.smoothing is not None:
             self.smoothing_ = self.smoothing
+        elif hiding := [one.name for one in self.defences if one.hides_labels]:
+            raise OptionError(
+                f"the defence {hiding[0]!r} hides labels, and smoothing=None follows from their spread, which "
+                f"everybody is told; give smoothing a number"
+            )
         elif all(isinstance(party, Party) for party in parties):
             label_holders(parties)
             self.smoothing_ = usual_smoothing(all_labels(parties))
