@@ -14,6 +14,7 @@ import colonnade as cn
 from colonnade.attacks.oracles import AlignmentOracle, ScoringOracle
 from colonnade.attacks.signal_signs import SignalSigns
 from colonnade.audit.kept_audit import FILE, read_audit
+from colonnade.audit.registry import ATTACKS
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, PolicyRefused
 from colonnade.inspection import auditing
@@ -161,6 +162,13 @@ def test_guessed_ids_are_looked_at_where_somebody_asks_for_it(loans, monkeypatch
     assert {one.attack for one in rehearsed.findings} == {"guessed ids in alignment", "guessed ids in scoring"}
 
 
+def test_a_recording_has_the_columns_that_it_has(loans, capsys):
+    assert audit(loans[0], "shop", "--columns", "bank=7") == 1
+    said = capsys.readouterr().err
+    assert "--columns is about a rehearsal, and version" in said
+    assert "was recorded; add --rehearse, or leave out --columns" in said
+
+
 @pytest.mark.parametrize("place", [40, -5])
 def test_a_damaged_recording_is_one_sentence(loans, capsys, place):
     folder, _, parties, _ = loans
@@ -236,7 +244,8 @@ def test_without_a_recording_the_job_is_rehearsed_and_says_so(tmp_path, capsys):
     [
         ("shop", "--columns takes PARTY=COUNT, such as shop=12, got 'shop'"),
         ("clinic=3", "--columns names 'clinic', and the others of this job are 'shop'; correct it"),
-        ("shop=0", "--columns says that 'shop' has 0 columns; give 1 or more"),
+        ("shop=0", "--columns says that 'shop' has 0 columns; give 1 to 10,000"),
+        ("shop=99999999999", "--columns says that 'shop' has 99,999,999,999 columns; give 1 to 10,000"),
     ],
 )
 def test_columns_of_nobody_are_refused(tmp_path, capsys, columns, sentence):
@@ -422,6 +431,20 @@ def test_an_audit_that_was_changed_is_one_sentence(loans, tmp_path, change):
     with pytest.raises(DataError, match=r"'audit.json' in .* can't be read, it was changed or cut off") as caught:
         read_audit(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_no_attack_breaks_on_the_recording_of_newton_steps_in_the_open(tmp_path, monkeypatch):
+    """Of both sides: who has no labels does not know what the label holder put into sums."""
+    monkeypatch.setattr(auditing, "ATTACKS", ATTACKS)
+    folder = federated(tmp_path, more=complete)
+    for name in ("bank", "shop"):
+        ask(folder, name)
+    job, parties = parties_of(folder)
+    run(job, parties)
+    for party in parties.values():
+        found = audit_version(job, party, version_to_audit(party, None))
+        assert found.broken == ()
+    assert "inner products of rows" in {one.attack for one in found.findings}
 
 
 def test_organisations_record_and_audit_over_real_lines(tmp_path):

@@ -37,6 +37,7 @@ from colonnade.views.recording import RecordedNet
 Floats = npt.NDArray[np.float64]
 
 MOST_ROWS = 50_000  # of its table; a sample of more
+_MOST_COLUMNS = 10_000  # of a partner that is made up; their numbers have to fit into memory
 _FACTORS, _CLASSES = 3, 3
 _ENDLESS = 1e9  # what a stand-in lets out: this party's own rules are what is rehearsed
 
@@ -100,8 +101,8 @@ def check_rehearsable(job: Job, me: str, columns: Mapping[str, int]) -> None:
         if name not in job.parties or name == me:
             others = ", ".join(repr(one) for one in job.parties if one != me)
             raise OptionError(f"--columns names {name!r}, and the others of this job are {others}; correct it")
-        if count < 1:
-            raise OptionError(f"--columns says that {name!r} has {count} columns; give 1 or more")
+        if not 1 <= count <= _MOST_COLUMNS:
+            raise OptionError(f"--columns says that {name!r} has {count:,} columns; give 1 to {_MOST_COLUMNS:,}")
     if family(job.family).takes_own:
         raise OptionError(
             "a rehearsal makes partners up, and can't make up their networks; record a run instead: record = true "
