@@ -13,6 +13,7 @@ from colonnade.attacks.case import COLUMNS, LABELS, Attack, Case, Guess
 from colonnade.audit.auditing import audited
 from colonnade.audit.findings import ALONE, CHANCE, gained, judged
 from colonnade.audit.measures import Truth, auc, correlations
+from colonnade.defences import RoundedScores
 from colonnade.errors import OptionError
 from colonnade.views.mirror import OTHERS, mirrored
 from colonnade.views.recording import Recording
@@ -175,6 +176,16 @@ def test_columns_that_were_prepared_are_audited_as_they_were_trained_on():
     found = model.audit(*both, others=both, attacks=["signs of signals", "scores"]).findings
     assert found[0].advantage == 1.0
     assert {one.what for one in found if one.target == "shop"} <= {*model.coef_["shop"].index, ""}
+
+
+def test_scores_are_audited_as_coarse_as_the_parties_agreed():
+    worst = {}
+    for noise in (0.0, 30.0):
+        coarse = RoundedScores(digits=None, noise=noise)
+        model = cn.LogisticRegression(protection="sealed", defences=[coarse], verbose=0).fit(*parties())
+        worst[noise] = model.audit(*parties(), attacks=["scores"], attackers=["party1"]).worst
+    assert worst[0.0] > 0.1
+    assert worst[30.0] < 0.05
 
 
 @pytest.mark.filterwarnings("ignore::colonnade.errors.SingleFeatureWarning")

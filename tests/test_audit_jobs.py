@@ -162,6 +162,11 @@ def test_guessed_ids_are_looked_at_where_somebody_asks_for_it(loans, monkeypatch
     assert {one.attack for one in rehearsed.findings} == {"guessed ids in alignment", "guessed ids in scoring"}
 
 
+def test_a_folder_is_no_file_for_findings(loans, capsys, tmp_path):
+    assert audit(loans[0], "bank", "--json", str(tmp_path)) == 1
+    assert "is a folder; give the name of a file in it" in capsys.readouterr().err
+
+
 def test_a_recording_has_the_columns_that_it_has(loans, capsys):
     assert audit(loans[0], "shop", "--columns", "bank=7") == 1
     said = capsys.readouterr().err
@@ -237,6 +242,19 @@ def test_without_a_recording_the_job_is_rehearsed_and_says_so(tmp_path, capsys):
     assert "the partners' columns and labels are made up" in re.sub(r"\s+", " ", capsys.readouterr().out)
     _, parties = parties_of(folder)
     assert read_audit(parties["bank"].folder).worst == 1.0
+
+
+def test_a_rehearsal_has_scores_as_coarse_as_the_policy_tells_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(auditing, "ATTACKS", tuple(one for one in ATTACKS if one.name == "scores"))
+    folder = federated(tmp_path, protection="sealed", more=complete)
+    found = {}
+    for noise in (0.0, 30.0):
+        job, parties = parties_of(folder)
+        party = replace(parties["shop"], policy=replace(parties["shop"].policy, noise_scores=noise))
+        found[noise] = audit_rehearsal(job, party, {})
+    assert found[0.0].worst > 0.1
+    assert found[30.0].worst < 0.05
+    assert found[0.0].terms != found[30.0].terms  # an audit under other rules says nothing of these
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ def act_on_audit(options: argparse.Namespace, job: Job, party: PartyFile, say: C
 
     if options.json is not None and not options.json.absolute().parent.is_dir():
         raise OptionError(f"--json {str(options.json)!r} is in a folder that is not there; make it first")
+    if options.json is not None and options.json.is_dir():
+        raise OptionError(f"--json {str(options.json)!r} is a folder; give the name of a file in it")
     if options.rehearse and options.version:
         raise OptionError("--rehearse is about no version; leave out one of --rehearse and --version")
     columns = _columns(options.columns)
