@@ -34,8 +34,8 @@ MINUTES = {
     "trees": 4,
     "defences": 8,
     "defences-networks": 5,
-    "audit": 5,
-    "audit-attacks": 15,
+    "audit": 3,
+    "audit-attacks": 10,
 }
 
 REPRODUCTIONS = {name: f"reproductions.{name.replace('-', '_')}" for name in MINUTES}

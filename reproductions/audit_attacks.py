@@ -1,4 +1,4 @@
-"""Each attack on the data that papers on attacks use, beside the papers' own figures.
+"""Each attack on data that papers on attacks use, beside what these papers say.
 
 Two parties, the first with the labels. Every attack is carried out on that kind of training which shows most: signals
 and sums of first-order training, directions of block Newton, embeddings of networks with a top network, phases of
@@ -80,7 +80,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     jobs = [job for job in jobs if not quick or job[1] in SETTINGS[:2]]
     found = work_off(jobs, lambda job: _audited(*tables[job[0]], job[1], seed), NAME, threads=1)
     foot = [*said, f"{time.monotonic() - began:.0f} s, {len(jobs)} runs; one cut, seed {seed}"]
-    show(["Attacks beside the papers' figures; two parties."], [_table(found, tuple(tables))], foot, out, NAME)
+    show(["Attacks on two parties, beside what their papers say."], [_table(found, tuple(tables))], foot, out, NAME)
 
 
 def _tables(data: Path, seed: int, *, quick: bool) -> tuple[dict[str, tuple[Array, Array]], list[str]]:
@@ -138,7 +138,7 @@ def _table(found: Mapping[tuple[str, Setting], tuple[AuditFinding, ...]], sets: 
         "Score of floor, and the advantage: the part of what was left to find that was found; best of all settings.",
         "A dash: the attack had nothing to go by.",
     ]
-    return Table("attacks", "Attacks", ("attack", "from", *sets, "their figure"), rows, words)
+    return Table("attacks", "Attacks", ("attack", "from", *sets, "what the paper says"), rows, words)
 
 
 def _said(finding: AuditFinding, setting: str) -> str:
