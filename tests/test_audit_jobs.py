@@ -25,11 +25,14 @@ from colonnade.jobs.budget import Budget
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.planning.rehearsal import audit_rehearsal
+from colonnade.planning.stand_ins import stand_ins
 from colonnade.report.contents import AuditLines, MeasuredAttack
 from colonnade.report.gather import gather
 from colonnade.report.page import page_of
 from colonnade.runtimes.net import CLEAR, OWN, TOLD, TOTAL
 from colonnade.service.in_use import loaded
+from colonnade.service.table_source import TableSource
+from colonnade.tables import data
 from colonnade.versions.shelf import Shelf
 from colonnade.views.mirror import mirrored
 from colonnade.views.recording_file import RECORDING
@@ -242,6 +245,29 @@ def test_without_a_recording_the_job_is_rehearsed_and_says_so(tmp_path, capsys):
     assert "the partners' columns and labels are made up" in re.sub(r"\s+", " ", capsys.readouterr().out)
     _, parties = parties_of(folder)
     assert read_audit(parties["bank"].folder).worst == 1.0
+
+
+def test_where_two_have_labels_stand_ins_name_classes_as_this_party_does(tmp_path):
+    folder = federated(tmp_path)
+    for name, old, new in (
+        ("job", "labels = false", "labels = true"), ("shop", "# no label column here", 'label = "label"'),
+    ):  # fmt: skip
+        path = folder / f"{name}.toml"
+        assert old in path.read_text()
+        path.write_text(
+            complete(path.read_text().replace(old, new)) if name == "job" else path.read_text().replace(old, new)
+        )
+    table = folder / "bank.csv"
+    header, *lines = table.read_text().splitlines()
+    at = header.split(",").index("label")
+    cells = [line.split(",") for line in lines]
+    first = cells[0][at]
+    named = [",".join([*one[:at], "good" if one[at] == first else "bad", *one[at + 1 :]]) for one in cells]
+    table.write_text("\n".join([header, *named]) + "\n")
+    job, parties = parties_of(folder)
+    made = stand_ins(job, "bank", TableSource(data.load(parties["bank"].data), None), {}, np.random.default_rng(0))
+    assert set(made["shop"].labels.tolist()) == {"bad", "good"}
+    assert audit_rehearsal(job, let_out(parties)["bank"], {}).broken == ()
 
 
 def test_a_rehearsal_has_scores_as_coarse_as_the_policy_tells_them(tmp_path, monkeypatch):

@@ -120,6 +120,8 @@ def stand_ins(
     found = {}
     for name, X in made.items():
         label = _labels(job, everything, rng) if name in job.holders else None
+        if label is not None and mine.labels is not None and losses.loss(job.loss).kind in ("binary", "classes"):
+            label = _named(label, np.asarray(mine.labels))
         weights = rng.uniform(0.5, 1.5, len(own)) if name in job.holders and _weighted(job) else None
         named = {f"{name} {number + 1}": Numbers(column) for number, column in enumerate(X.T)}
         table = Table(f"the stand-in of {name!r}", named, None, label, weight=weights)
@@ -151,6 +153,12 @@ def _made_up(rows: int, width: int, rng: np.random.Generator) -> Floats:
     loads /= np.linalg.norm(loads, axis=0)
     found: Floats = np.sqrt(0.5) * (factors @ loads) + np.sqrt(0.5) * rng.standard_normal((rows, width))
     return found
+
+
+def _named(codes: npt.NDArray[Any], own: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return labels by the texts of this party's own, where it has any: all label holders name classes alike."""
+    classes = sorted({one for one in own.tolist() if isinstance(one, str)})
+    return np.array([classes[int(code) % len(classes)] for code in codes], dtype=own.dtype) if classes else codes
 
 
 def _labels(job: Job, X: Floats, rng: np.random.Generator) -> npt.NDArray[Any]:
