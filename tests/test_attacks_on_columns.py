@@ -228,6 +228,13 @@ def test_phases_give_coordinates_away_and_shared_directions_the_columns():
     assert advantage(private, "unwrapped phases", had="15 known rows") > 0.5
 
 
+def test_phases_of_several_owners_are_about_the_rows_of_all():
+    three = cn.split(X, Y, into=3, active=2, seed=0)
+    found = kernel().fit(*three).audit(*three, attacks=["unwrapped phases"])
+    assert {one.attacker for one in found.findings} == {"party1", "party2"}
+    assert found.worst > 0.3
+
+
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 

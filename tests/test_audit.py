@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import colonnade as cn
@@ -10,6 +13,7 @@ from colonnade.attacks.case import COLUMNS, LABELS, Attack, Case, Guess
 from colonnade.audit.auditing import audited
 from colonnade.audit.findings import ALONE, CHANCE, gained, judged
 from colonnade.audit.measures import Truth, auc, correlations
+from colonnade.defences import RoundedScores
 from colonnade.errors import OptionError
 from colonnade.views.mirror import OTHERS, mirrored
 from colonnade.views.recording import Recording
@@ -149,6 +153,58 @@ def test_unknown_names_are_refused():
         model.audit(*parties(), attacks=["guesswork"])
     with pytest.raises(OptionError, match="attackers must be one of"):
         model.audit(*parties(), attackers=["nobody"])
+    for none in ("signs of signals", [], ()):
+        with pytest.raises(
+            OptionError, match=re.escape(f"attacks must be a list of names, or None for all, got {none!r}")
+        ):
+            model.audit(*parties(), attacks=none)
+    with pytest.raises(OptionError, match="attackers must be a list of names, or None for all, got 'party1'"):
+        model.audit(*parties(), attackers="party1")
+    for threshold in (-0.1, 1.5, "much", True, float("nan")):
+        with pytest.raises(OptionError, match=f"threshold must be a number between 0 and 1, got {threshold!r}"):
+            model.audit(*parties(), threshold=threshold)
+
+
+def test_columns_that_were_prepared_are_audited_as_they_were_trained_on():
+    rng = np.random.default_rng(0)
+    contract = rng.choice(["permanent", "temporary"], 300)
+    here = pd.DataFrame({"age": rng.normal(45, 12, 300), "contract": contract})
+    spend = np.where(rng.random(300) < 0.1, np.nan, rng.gamma(2, 50, 300))
+    there = pd.DataFrame({"spend": spend, "visits": rng.integers(0, 12, 300)})
+    both = cn.Party("bank", here, contract == "permanent", prepare={}), cn.Party("shop", there, prepare={})
+    model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=2), verbose=0).fit(*both)
+    found = model.audit(*both, others=both, attacks=["signs of signals", "scores"]).findings
+    assert found[0].advantage == 1.0
+    assert {one.what for one in found if one.target == "shop"} <= {*model.coef_["shop"].index, ""}
+
+
+def test_scores_are_audited_as_coarse_as_the_parties_agreed():
+    worst = {}
+    for noise in (0.0, 30.0):
+        coarse = RoundedScores(digits=None, noise=noise)
+        model = cn.LogisticRegression(protection="sealed", defences=[coarse], verbose=0).fit(*parties())
+        worst[noise] = model.audit(*parties(), attacks=["scores"], attackers=["party1"]).worst
+    assert worst[0.0] > 0.1
+    assert worst[30.0] < 0.05
+
+
+@pytest.mark.filterwarnings("ignore::colonnade.errors.SingleFeatureWarning")
+def test_one_column_each_is_audited_too():
+    x = np.random.default_rng(0).standard_normal((200, 2))
+    both = cn.Party("bank", x[:, :1], x.sum(axis=1) > 0), cn.Party("shop", x[:, 1:])
+    found = cn.LogisticRegression(verbose=0).fit(*both).audit(*both)
+    assert {"span of totals", "inner products of rows"} <= {one.attack for one in found.findings}
+
+
+def test_on_a_narrow_terminal_each_finding_is_a_sentence(monkeypatch):
+    found = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=2), verbose=0).fit(*parties()).audit(*parties())
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = str(found).splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert sum(line[:1].isdigit() and line[1] == "." for line in lines) == len(found.findings)
+    assert "signs of signals by party2, on labels of party1: AUC 1.000" in " ".join(str(found).split())
+    monkeypatch.setenv("COLUMNS", "150")
+    assert "advantage   verdict" in str(found)
 
 
 @pytest.mark.parametrize("into", [2, 3])

@@ -14,6 +14,7 @@ import colonnade as cn
 from colonnade.attacks.oracles import AlignmentOracle, ScoringOracle
 from colonnade.attacks.signal_signs import SignalSigns
 from colonnade.audit.kept_audit import FILE, REHEARSED, read_audit
+from colonnade.audit.registry import ATTACKS
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, PolicyRefused
 from colonnade.inspection import auditing
@@ -24,11 +25,14 @@ from colonnade.jobs.budget import Budget
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.planning.rehearsal import audit_rehearsal
+from colonnade.planning.stand_ins import stand_ins
 from colonnade.report.contents import AuditLines, MeasuredAttack
 from colonnade.report.gather import gather
 from colonnade.report.page import page_of
 from colonnade.runtimes.net import CLEAR, OWN, TOLD, TOTAL
 from colonnade.service.in_use import loaded
+from colonnade.service.table_source import TableSource
+from colonnade.tables import data
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
 from colonnade.views.mirror import mirrored
@@ -162,6 +166,18 @@ def test_guessed_ids_are_looked_at_where_somebody_asks_for_it(loans, monkeypatch
     assert {one.attack for one in rehearsed.findings} == {"guessed ids in alignment", "guessed ids in scoring"}
 
 
+def test_a_folder_is_no_file_for_findings(loans, capsys, tmp_path):
+    assert audit(loans[0], "bank", "--json", str(tmp_path)) == 1
+    assert "is a folder; give the name of a file in it" in capsys.readouterr().err
+
+
+def test_a_recording_has_the_columns_that_it_has(loans, capsys):
+    assert audit(loans[0], "shop", "--columns", "bank=7") == 1
+    said = capsys.readouterr().err
+    assert "--columns is about a rehearsal, and version" in said
+    assert "was recorded; add --rehearse, or leave out --columns" in said
+
+
 @pytest.mark.parametrize("place", [40, -5])
 def test_a_damaged_recording_is_one_sentence(loans, capsys, place):
     folder, _, parties, _ = loans
@@ -232,12 +248,49 @@ def test_without_a_recording_the_job_is_rehearsed_and_says_so(tmp_path, capsys):
     assert read_audit(parties["bank"].folder).worst == 1.0
 
 
+def test_where_two_have_labels_stand_ins_name_classes_as_this_party_does(tmp_path):
+    folder = federated(tmp_path)
+    for name, old, new in (
+        ("job", "labels = false", "labels = true"), ("shop", "# no label column here", 'label = "label"'),
+    ):  # fmt: skip
+        path = folder / f"{name}.toml"
+        assert old in path.read_text()
+        path.write_text(
+            complete(path.read_text().replace(old, new)) if name == "job" else path.read_text().replace(old, new)
+        )
+    table = folder / "bank.csv"
+    header, *lines = table.read_text().splitlines()
+    at = header.split(",").index("label")
+    cells = [line.split(",") for line in lines]
+    first = cells[0][at]
+    named = [",".join([*one[:at], "good" if one[at] == first else "bad", *one[at + 1 :]]) for one in cells]
+    table.write_text("\n".join([header, *named]) + "\n")
+    job, parties = parties_of(folder)
+    made = stand_ins(job, "bank", TableSource(data.load(parties["bank"].data), None), {}, np.random.default_rng(0))
+    assert set(made["shop"].labels.tolist()) == {"bad", "good"}
+    assert audit_rehearsal(job, let_out(parties)["bank"], {}).broken == ()
+
+
+def test_a_rehearsal_has_scores_as_coarse_as_the_policy_tells_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(auditing, "ATTACKS", tuple(one for one in ATTACKS if one.name == "scores"))
+    folder = federated(tmp_path, protection="sealed", more=complete)
+    found = {}
+    for noise in (0.0, 30.0):
+        job, parties = parties_of(folder)
+        party = replace(parties["shop"], policy=replace(parties["shop"].policy, noise_scores=noise))
+        found[noise] = audit_rehearsal(job, party, {})
+    assert found[0.0].worst > 0.1
+    assert found[30.0].worst < 0.05
+    assert found[0.0].terms != found[30.0].terms  # an audit under other rules says nothing of these
+
+
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
         ("shop", "--columns takes PARTY=COUNT, such as shop=12, got 'shop'"),
         ("clinic=3", "--columns names 'clinic', and the others of this job are 'shop'; correct it"),
-        ("shop=0", "--columns says that 'shop' has 0 columns; give 1 or more"),
+        ("shop=0", "--columns says that 'shop' has 0 columns; give 1 to 10,000"),
+        ("shop=99999999999", "--columns says that 'shop' has 99,999,999,999 columns; give 1 to 10,000"),
     ],
 )
 def test_columns_of_nobody_are_refused(tmp_path, capsys, columns, sentence):
@@ -510,6 +563,20 @@ def test_an_audit_that_was_changed_is_one_sentence(loans, tmp_path, change):
     with pytest.raises(DataError, match=r"'audit.json' in .* can't be read, it was changed or cut off") as caught:
         read_audit(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_no_attack_breaks_on_the_recording_of_newton_steps_in_the_open(tmp_path, monkeypatch):
+    """Of both sides: who has no labels does not know what the label holder put into sums."""
+    monkeypatch.setattr(auditing, "ATTACKS", ATTACKS)
+    folder = federated(tmp_path, more=complete)
+    for name in ("bank", "shop"):
+        ask(folder, name)
+    job, parties = parties_of(folder)
+    run(job, parties)
+    for party in parties.values():
+        found = audit_version(job, party, version_to_audit(party, None))
+        assert found.broken == ()
+    assert "inner products of rows" in {one.attack for one in found.findings}
 
 
 def test_organisations_record_and_audit_over_real_lines(tmp_path):

@@ -23,7 +23,7 @@ from colonnade.audit.outsiders import OUTSIDER, outsider
 from colonnade.audit.own_parts import asked, coefficients, own_parts
 from colonnade.data import labels as label_codes
 from colonnade.data.party import Party
-from colonnade.errors import DataError, one_of
+from colonnade.errors import DataError, OptionError, one_of
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Observer, Outcome, Program, Runtime
 from colonnade.runtimes.wire import Value
@@ -49,11 +49,14 @@ def audit_model(
     from colonnade.audit.registry import ATTACKS
 
     names = tuple(party.name for party in parties)
-    for name in attackers or ():
-        one_of("attackers", name, (*names, OUTSIDER) if others else names)
+    _check_names("attackers", attackers, (*names, OUTSIDER) if others else names)
     known = {one.name: one for one in ATTACKS}
-    for name in attacks or ():
-        one_of("attacks", name, tuple(known))
+    _check_names("attacks", attacks, tuple(known))
+    skipped = [name for name in attacks or () if known[name].slow and not slow]
+    if skipped:  # and not passed over, which would look as if there were nothing to find
+        raise OptionError(f"attacks names {skipped[0]!r}, which takes minutes; give slow=True with it")
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0.0 <= threshold <= 1.0:
+        raise OptionError(f"threshold must be a number between 0 and 1, got {threshold!r}")
     again, on = trained_again(model, parties)
     trained = in_common(parties) if model._family == "transfer" else parties
     cases = cases_of(again, trained, on.views, attackers=attackers, seed=seed, others=others, hidden=hidden)
@@ -64,6 +67,16 @@ def audit_model(
         return found
     cases = active_cases(model, parties, attackers, seed)
     return joined(found, audited(cases, attacks=active, threshold=threshold, slow=slow))
+
+
+def _check_names(option: str, given: Sequence[str] | None, known: tuple[str, ...]) -> None:
+    """Refuse a name that nobody has, one name in place of a list, and a list of none, by which every audit passes."""
+    if given is None:
+        return
+    if isinstance(given, str) or not len(given):
+        raise OptionError(f"{option} must be a list of names, or None for all, got {given!r}")
+    for name in given:
+        one_of(option, name, known)
 
 
 def active_cases(

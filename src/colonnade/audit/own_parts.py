@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from colonnade.attacks.case import FloatArray
+from colonnade.defences.rounded_scores import blur_of
+from colonnade.defences.scores import Blur
 
 Parts = dict[str, FloatArray | None]
+_SECRET = b"an audit's own"  # of no party
 
 
 def own_parts(model: Any, columns: Mapping[str, FloatArray]) -> tuple[Parts, Parts]:
@@ -52,11 +55,22 @@ def asked(
 
     None for who may not ask, and for models whose scores are no sums of the parties' own parts.
     """
-    parts = [part for part in scores.values() if part is not None]
+    blur = blur_of(getattr(model, "defences", None) or ())
+    parts = [told_part(part, None if one == name else blur) for one, part in scores.items() if part is not None]
     if name not in model.holders_ or model._family == "averaged" or len(parts) < len(scores):
         return None
     total: FloatArray = np.sum(parts, axis=0)
     return columns[name], total
+
+
+def told_part(score: FloatArray, blur: Blur | None) -> FloatArray:
+    """Return a party's part of scores as it leaves that party in predictions; None is one's own, which is exact.
+
+    The noise of an audit is always the same, so that audits repeat; that of a party is drawn from its own secret.
+    """
+    if not blur:
+        return score
+    return blur(score.reshape(len(score), -1), _SECRET).reshape(score.shape)
 
 
 def _own_outputs(model: Any, columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:

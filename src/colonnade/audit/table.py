@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 import io
+import shutil
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from colonnade.audit.auditing import Audit
+    from colonnade.audit.findings import AuditFinding
 
+WIDE = 130  # characters in a row that the table takes
+_INDENT = "      "  # behind the advantage
 _WHOSE = {"your labels": "labels", "your columns": "columns", "your people": "people"}
 
 
-def as_text(audit: Audit, width: int = 140) -> str:
-    """Return the table as text, worst first, with a line below that says what came of it."""
+def as_text(audit: Audit, width: int | None = None) -> str:
+    """Return the findings as text, worst first, with a line below that says what came of it.
+
+    They are a table, or where a terminal is too narrow for it, a sentence each.
+    """
     from rich.console import Console
 
+    width = shutil.get_terminal_size((140, 24)).columns if width is None else width
+    if width < WIDE:
+        lines = [as_line(one, audit.threshold, of=one.target) for one in audit.findings]
+        return "\n".join([*(indented(line, width) for line in lines), textwrap.fill(summary(audit), width)])
     out = io.StringIO()
     console = Console(file=out, width=width)
     console.print(as_table(audit))
     return out.getvalue() + summary(audit)
+
+
+def as_line(one: AuditFinding, threshold: float, of: str = "") -> str:
+    """Return a finding in a sentence, for terminals on which its row of the table would be cut into pieces.
+
+    of: the party that it is about, where that is not said before.
+    """
+    where = _WHOSE.get(one.about, one.about) + (f" of {of}" if of else "") + (f", best {one.what}" if one.what else "")
+    had = f", with {one.had}" if one.had else ""
+    return (
+        f"{one.advantage:.3f} {one.attack} by {one.attacker}{had}, on {where}: {one.measure} {one.score:.3f}, floor "
+        f"{one.floor:.3f} from {one.floor_from}; {one.verdict(threshold)}"
+    )
+
+
+def indented(line: str, width: int) -> str:
+    """Return a finding's sentence in lines of a width; only the advantage stands at the margin."""
+    return textwrap.fill(line, width, subsequent_indent=_INDENT)
 
 
 def summary(audit: Audit) -> str:

@@ -11,12 +11,10 @@ from colonnade.errors import OptionError
 from colonnade.progress import Line
 
 if TYPE_CHECKING:
-    from colonnade.audit.findings import AuditFinding
     from colonnade.audit.kept_audit import KeptAudit
     from colonnade.jobs.job import Job
     from colonnade.jobs.party_file import PartyFile
 
-_WIDE = 130  # characters in a row that the table takes
 PASSED, OPEN = 0, 4  # what the command ends with; 1 to 3 are those of `check`
 
 
@@ -42,9 +40,12 @@ def act_on_audit(options: argparse.Namespace, job: Job, party: PartyFile, say: C
     from colonnade import private_files
     from colonnade.inspection.auditing import audit_version, settled, version_to_audit
     from colonnade.planning.rehearsal import audit_rehearsal
+    from colonnade.views.recording_file import RECORDING
 
     if options.json is not None and not options.json.absolute().parent.is_dir():
         raise OptionError(f"--json {str(options.json)!r} is in a folder that is not there; make it first")
+    if options.json is not None and options.json.is_dir():
+        raise OptionError(f"--json {str(options.json)!r} is a folder; give the name of a file in it")
     if options.rehearse and options.version:
         raise OptionError("--rehearse is about no version; leave out one of --rehearse and --version")
     columns = _columns(options.columns)
@@ -58,6 +59,11 @@ def act_on_audit(options: argparse.Namespace, job: Job, party: PartyFile, say: C
         if not options.rehearse:
             version = version_to_audit(party, options.version)
             if version is not None:
+                if columns and (version.folder / RECORDING).exists():
+                    raise OptionError(
+                        f"--columns is about a rehearsal, and version {version.name} was recorded; add --rehearse, or "
+                        f"leave out --columns"
+                    )
                 found = audit_version(job, party, version, named=options.version is not None, **how)
             if found is None and options.version:
                 raise OptionError(
@@ -90,33 +96,23 @@ def _columns(given: list[str]) -> dict[str, int]:
     return found
 
 
-def as_line(one: AuditFinding, threshold: float) -> str:
-    """Return a finding in a sentence, for terminals on which its row of the table would be cut into pieces."""
-    where = one.about.removeprefix("your ") + (f", best {one.what}" if one.what else "")
-    had = f", with {one.had}" if one.had else ""
-    return (
-        f"{one.advantage:.3f} {one.attack} by {one.attacker}{had}, on {where}: {one.measure} {one.score:.3f}, floor "
-        f"{one.floor:.3f} from {one.floor_from}; {one.verdict(threshold)}"
-    )
-
-
 def _print(found: KeptAudit) -> None:
     """Print the table, what it comes to, and what the audit does not know."""
     from rich.console import Console
     from rich.text import Text
 
     from colonnade.audit.kept_audit import REHEARSED
-    from colonnade.audit.table import as_table, summary
+    from colonnade.audit.table import WIDE, as_line, as_table, indented, summary
 
     console = Console()
     of = "a rehearsal" if found.of == REHEARSED else f"the recorded training {found.training[:12]}"
     console.print(Text(f"what others could find out about {found.party}, from {of} of {found.job}"))
     audit = found.as_audit()
-    if audit.findings and console.width >= _WIDE:
+    if audit.findings and console.width >= WIDE:
         console.print(as_table(audit))
     else:
         for one in audit.findings:
-            console.print(Text(as_line(one, found.threshold)))
+            console.print(Text(indented(as_line(one, found.threshold), console.width)))
     console.print(Text(summary(audit)))
     if found.untried:
         names = sorted({name for _, name in found.untried})

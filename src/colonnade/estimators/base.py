@@ -310,8 +310,9 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
         from colonnade.audit.of_model import audit_model
 
         self._check_fitted()
-        ordered = tuple(in_order(parties, self.parties_, "audit"))
-        apart = None if others is None else tuple(in_order(others, self.parties_, "others"))
+        # As training had them: columns that are still to be prepared are no numbers that a guess could be held against.
+        ordered = tuple(preparing.applied(in_order(parties, self.parties_, "audit"), self.preparations_))
+        apart = None if others is None else in_order(others, self.parties_, "others")
         return audit_model(
             self,
             ordered,
@@ -320,6 +321,6 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
             threshold=threshold,
             slow=slow,
             seed=seed,
-            others=apart,
+            others=None if apart is None else tuple(preparing.applied(apart, self.preparations_)),
             hidden=hidden,
         )

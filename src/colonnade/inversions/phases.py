@@ -14,9 +14,8 @@ import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess
 from colonnade.inversions.column_span import FromNumbers, Table, own_table
-from colonnade.views.angles import Angles, from_phases
+from colonnade.views.angles import Angles, from_phases, summed_rows
 from colonnade.views.estimates import components, varimax
-from colonnade.views.numbers import known_rows
 
 _FEWEST = 50  # rows whose angles can be put together; of fewer nothing is to be learnt
 _EXPLAINED = 0.1  # directions are the right ones if they leave no larger part of the angles
@@ -71,5 +70,5 @@ class SharedDirections(Attack):
 def _angles(case: Case) -> Angles | None:
     if not case.rows:
         return None
-    found: Any = case.view.once("angles", lambda: from_phases(case.view, known_rows(case.view)))
+    found: Any = case.view.once("angles", lambda: from_phases(case.view, summed_rows(case.view)))
     return None if found is None or len(found.rows) < _FEWEST else found

@@ -17,7 +17,16 @@ from colonnade.versions.shelf import Shelf
 
 _OF_ONE_RUN = ("start", "purpose", "seconds")  # terms that change from run to run, and nothing about what is shown
 # Rules of a party that decide how much others get to see, so that an audit under others says nothing of these.
-_RULES = ("max_directions", "max_ranges", "max_questions", "min_noise", "min_cell", "plain")
+_RULES = (
+    "max_directions",
+    "max_ranges",
+    "max_questions",
+    "min_noise",
+    "min_cell",
+    "plain",
+    "round_scores",
+    "noise_scores",
+)
 
 
 def check_allowed(job: Job, party: PartyFile) -> None:

@@ -14,7 +14,9 @@ from colonnade.attacks.case import Case, FloatArray
 from colonnade.audit.kept_audit import REHEARSED, KeptAudit
 from colonnade.audit.measures import Truth
 from colonnade.audit.of_model import dense, hidden_from, truth_of
+from colonnade.audit.own_parts import told_part
 from colonnade.data.party import Party
+from colonnade.defences.rounded_scores import blur_of
 from colonnade.inspection.auditing import OF_ALL, Say, attacked, kept_of, numbers_told, public_of, theta_of, told_of
 from colonnade.inspection.guessed_ids import service_cases
 from colonnade.jobs.job import Job
@@ -82,8 +84,8 @@ def _rehearsed_cases(job: Job, party: PartyFile, found: Rehearsed) -> Iterator[t
         yield Case(
             view, me, job.loss, outputs, l2, own.columns, own.labels, found.trained[name].state,
             score, widths[me], public=public_of(job, outputs), seed=job.algorithm.seed, labelled=own.labelled,
-            embedding=None if score is None else score.reshape(len(score), -1), asked=_asked(job, name, own, scores),
-            **told_of(truths[me], job.family, found.trained[me].state),
+            embedding=None if score is None else score.reshape(len(score), -1),
+            asked=_asked(job, party, name, own, scores), **told_of(truths[me], job.family, found.trained[me].state),
         ), hidden_from(own, truths[me])  # fmt: skip
     if len(sides) > 2:
         seen = mirrored(found.views[me])
@@ -108,7 +110,13 @@ def _score(family: str, columns: FloatArray, state: Any) -> FloatArray | None:
     return score[:, 0] if score.shape[1] == 1 else score
 
 
-def _asked(job: Job, name: str, own: Truth, scores: Mapping[str, FloatArray | None]) -> Any:
-    """Return what a label holder has that asks for the scores of the training rows; None for who may not ask."""
-    parts = [score for score in scores.values() if score is not None]
+def _asked(job: Job, party: PartyFile, name: str, own: Truth, scores: Mapping[str, FloatArray | None]) -> Any:
+    """Return what a label holder has that asks for the scores of the training rows; None for who may not ask.
+
+    The others' parts are as coarse as all have agreed, and this party's own as its policy says besides.
+    """
+    agreed = blur_of(job.defences)
+    blurs = {one: agreed for one in job.parties if one != name}
+    blurs[party.name] = party.policy.blur.and_also(agreed)
+    parts = [told_part(score, blurs.get(one)) for one, score in scores.items() if score is not None]
     return (own.columns, np.sum(parts, axis=0)) if name in job.holders and len(parts) == len(scores) else None

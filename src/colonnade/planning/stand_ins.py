@@ -37,6 +37,7 @@ from colonnade.views.recording import RecordedNet
 Floats = npt.NDArray[np.float64]
 
 MOST_ROWS = 50_000  # of its table; a sample of more
+_MOST_COLUMNS = 10_000  # of a partner that is made up; their numbers have to fit into memory
 _FACTORS, _CLASSES = 3, 3
 _ENDLESS = 1e9  # what a stand-in lets out: this party's own rules are what is rehearsed
 
@@ -100,8 +101,8 @@ def check_rehearsable(job: Job, me: str, columns: Mapping[str, int]) -> None:
         if name not in job.parties or name == me:
             others = ", ".join(repr(one) for one in job.parties if one != me)
             raise OptionError(f"--columns names {name!r}, and the others of this job are {others}; correct it")
-        if count < 1:
-            raise OptionError(f"--columns says that {name!r} has {count} columns; give 1 or more")
+        if not 1 <= count <= _MOST_COLUMNS:
+            raise OptionError(f"--columns says that {name!r} has {count:,} columns; give 1 to {_MOST_COLUMNS:,}")
     if family(job.family).takes_own:
         raise OptionError(
             "a rehearsal makes partners up, and can't make up their networks; record a run instead: record = true "
@@ -119,6 +120,8 @@ def stand_ins(
     found = {}
     for name, X in made.items():
         label = _labels(job, everything, rng) if name in job.holders else None
+        if label is not None and mine.labels is not None and losses.loss(job.loss).kind in ("binary", "classes"):
+            label = _named(label, np.asarray(mine.labels))
         weights = rng.uniform(0.5, 1.5, len(own)) if name in job.holders and _weighted(job) else None
         named = {f"{name} {number + 1}": Numbers(column) for number, column in enumerate(X.T)}
         table = Table(f"the stand-in of {name!r}", named, None, label, weight=weights)
@@ -150,6 +153,12 @@ def _made_up(rows: int, width: int, rng: np.random.Generator) -> Floats:
     loads /= np.linalg.norm(loads, axis=0)
     found: Floats = np.sqrt(0.5) * (factors @ loads) + np.sqrt(0.5) * rng.standard_normal((rows, width))
     return found
+
+
+def _named(codes: npt.NDArray[Any], own: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return labels by the texts of this party's own, where it has any: all label holders name classes alike."""
+    classes = sorted({one for one in own.tolist() if isinstance(one, str)})
+    return np.array([classes[int(code) % len(classes)] for code in codes], dtype=own.dtype) if classes else codes
 
 
 def _labels(job: Job, X: Floats, rng: np.random.Generator) -> npt.NDArray[Any]:

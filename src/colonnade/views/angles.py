@@ -48,6 +48,13 @@ class Angles:
     misfit: float
 
 
+def summed_rows(view: View) -> Rows:
+    """Return the training rows whose phases were summed at this owner: of several owners also those of the others."""
+    some = [rows for one in view.of(TOTAL, "phases") for rows, _, _ in one.rows]
+    found: Rows = np.unique(np.concatenate(some)) if some else np.arange(0)
+    return found
+
+
 def from_phases(view: View, rows: Rows) -> Angles | None:
     """Return what an owner can make of all phases that were summed at it in training; None where there were none."""
     from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree

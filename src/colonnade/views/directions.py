@@ -85,7 +85,8 @@ def _rotation(view: View, L: FloatArray, sizes: list[int]) -> tuple[FloatArray, 
 
     None where signs say too little.
     """
-    senders = [name for name in view.names if not (name == view.me and not np.any(view.of(OWN, "directions")[0].value))]
+    own = view.of(OWN, "directions")[:1]  # of a mirrored view nobody knows them, and whoever looks takes its turns
+    senders = [name for name in view.names if name != view.me or not own or np.any(own[0].value)]
     others = [name for name in senders if name != view.me]
     sequential, d = view.options.order == "sequential", sum(view.widths[name] for name in others)
     if L.shape[1] != d or sum(sizes) - len(sizes) < d // 2:
@@ -99,6 +100,8 @@ def _rotation(view: View, L: FloatArray, sizes: list[int]) -> tuple[FloatArray, 
             if not S[column].any():  # not this party's turn
                 conditions += list(L[first : first + p] / length)
             conditions += [(L[first + k] - S[column, k] * L[first]) / length for k in range(1, p) if S[column, k]]
+        if not conditions:  # one piece of one column, in each round
+            return None
         equations.append(np.array(conditions))
         _, s, V = np.linalg.svd(equations[-1])
         left = d - int((s > 1e-6 * s[0]).sum())
