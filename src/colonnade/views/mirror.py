@@ -40,7 +40,8 @@ def _as_seen_by_others(one: Observation, me: str) -> list[Observation]:
     if one.kind == DID or (one.kind == CLEAR and one.tag in _SEEN_BY_ALL):
         return [one]
     at_home = one.kind == OWN and one.party == me  # its part of a sum that it gets itself
+    hidden = one.kind == TOLD and one.party == ENCRYPTED_FOR  # nobody sees these but as sums
     theirs = one.kind == CLEAR and one.tag != "signal"  # which nobody else need have seen
-    if one.kind not in _TURNED or at_home or theirs:
+    if one.kind not in _TURNED or at_home or hidden or theirs:
         return []
     return [replace(one, kind=_TURNED[one.kind], party=me)]
