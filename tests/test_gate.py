@@ -9,8 +9,9 @@ import pytest
 
 import colonnade as cn
 from colonnade.cli.main import main
+from colonnade.defences.gaussian_signals import GaussianSignals
 from colonnade.errors import PolicyRefused, TomlError
-from colonnade.jobs.allowed import check_allowed
+from colonnade.jobs.allowed import check_allowed, check_breaks
 from colonnade.jobs.consent import check_accepted, check_required, disclosed_of
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
@@ -32,6 +33,18 @@ def refusal(check, policy, me, job_):
         check(policy, me, job_)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+# -- noisy signals -------------------------------------------------------------------------------------------------
+
+
+def test_noisy_signals_need_a_limit_that_a_break_does_not_undo():
+    noisy = replace(job(GOOD), defences=(GaussianSignals(noise=2.0, epsilon=3.0),))
+    said = refusal(check_breaks, Policy(), "bank", noisy)
+    assert said.endswith("set max_epsilon = 3, or more, under [policy], which counts what has left")
+    check_breaks(Policy(max_epsilon=3.0), "bank", noisy)
+    check_breaks(Policy(), "shop", noisy)  # whose labels these are not
+    check_breaks(Policy(), "bank", job(GOOD))
 
 
 # -- accept --------------------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ import json
 from typing import Any
 
 from colonnade.audit.kept_audit import RECORDED, KeptAudit, read_audit
+from colonnade.defences.gaussian_signals import GaussianSignals
 from colonnade.errors import PolicyRefused
 from colonnade.jobs.consent import check_accepted, check_consent, check_required
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.policy import Policy
 from colonnade.jobs.tree_part import check_limits
 from colonnade.remote.terms import RunTerms
 from colonnade.versions.shelf import Shelf
@@ -38,7 +40,23 @@ def check_allowed(job: Job, party: PartyFile) -> None:
     check_limits(job, party)
     if job.binning is not None and party.name in job.holders:
         party.policy.check_bins(party.name, job.binning.least)
+    check_breaks(party.policy, party.name, job)
     check_audited(job, party)
+
+
+def check_breaks(policy: Policy, me: str, job: Job) -> None:
+    """Refuse noisy signals whose number only the run itself limits: a partner could break it off again and again.
+
+    A run goes on from its last checkpoint, and counts from there. What has left is in the ledger, by which the policy
+    counts.
+    """
+    counted = [one for one in job.defences if isinstance(one, GaussianSignals)]
+    if counted and me in job.holders and policy.max_epsilon is None:
+        raise PolicyRefused(
+            f"the job's defence {counted[0].name!r} limits what one run tells of the labels of {me!r}, and a "
+            f"partner could break the run off and let it go on, again and again; set max_epsilon = "
+            f"{counted[0].epsilon:g}, or more, under [policy], which counts what has left"
+        )
 
 
 def check_audited(job: Job, party: PartyFile) -> None:
