@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import colonnade as cn
 from colonnade.cli.main import main
+from colonnade.defences.scores import Answers
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError
 from colonnade.jobs import model_file
 from colonnade.jobs.job_file import read_job
@@ -134,7 +135,7 @@ def test_between_organisations(tmp_path):
     found = parts["bank"].calibration
     assert found.method == "sigmoid"
     scores = np.linspace(-3.0, 3.0, 7)
-    shown = outputs(read_job(folder / "job.toml"), parts["bank"], scores)
+    shown = outputs(read_job(folder / "job.toml"), parts["bank"], scores, Answers())
     assert list(shown) == ["prediction", "p(bad)", "p(good)"]
     np.testing.assert_array_equal(shown["p(good)"], found.chance(scores))
     np.testing.assert_array_equal(shown["prediction"], np.where(found.chance(scores) > 0.5, "good", "bad"))

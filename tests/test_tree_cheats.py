@@ -49,6 +49,8 @@ class NothingLeft(Exception):
 class ScriptedNet:
     """One party's net, at whose other end a script speaks; a message that is a function is made when it is due."""
 
+    watcher = None
+
     def __init__(self, me, other, *script):
         self.me, self.other, self.names = me, other, (me, other)
         self.script, self.sent, self.traffic = deque(script), [], Traffic()
