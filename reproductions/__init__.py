@@ -23,7 +23,7 @@ MINUTES = {
     "afsgd-scaling": 10,
     "afsgd-workload": 1,
     "afsgd-real-time": 20,
-    "afsgd-fdml": 9,
+    "afsgd-fdml": 18,
     "fdskl-errors": 15,
     "fdskl-time": 25,
     "fdskl-scaling": 10,
