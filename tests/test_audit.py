@@ -14,7 +14,7 @@ from colonnade.audit.auditing import audited
 from colonnade.audit.findings import ALONE, CHANCE, gained, judged
 from colonnade.audit.measures import Truth, auc, correlations
 from colonnade.defences import RoundedScores
-from colonnade.errors import OptionError
+from colonnade.errors import DataError, OptionError
 from colonnade.views.mirror import OTHERS, mirrored
 from colonnade.views.recording import Recording
 from colonnade.views.view import View
@@ -153,6 +153,8 @@ def test_unknown_names_are_refused():
         model.audit(*parties(), attacks=["guesswork"])
     with pytest.raises(OptionError, match="attackers must be one of"):
         model.audit(*parties(), attackers=["nobody"])
+    with pytest.raises(DataError, match="trained on 400 rows, the parties have 100 here; give those"):
+        model.audit(*(party.take(np.arange(100)) for party in parties()))
     for none in ("signs of signals", [], ()):
         with pytest.raises(
             OptionError, match=re.escape(f"attacks must be a list of names, or None for all, got {none!r}")

@@ -31,6 +31,7 @@ from colonnade.report.gather import gather
 from colonnade.report.page import page_of
 from colonnade.runtimes.net import CLEAR, OWN, TOLD, TOTAL
 from colonnade.service.in_use import loaded
+from colonnade.service.start import Start
 from colonnade.service.table_source import TableSource
 from colonnade.tables import data
 from colonnade.versions.shelf import Shelf
@@ -419,7 +420,12 @@ def test_a_version_whose_audit_finds_too_much_is_held_back(tmp_path, capsys):
     assert any(line.startswith(f"version {version.name} is kept, and held back: its audit found") for line in said)
     assert Shelf(folder / "shop-files", "shop").promoted().training == version.training  # nothing was found about it
     # Nobody uses it by another way.
-    for refuse in (lambda: shelf.promote(version.name), lambda: loaded(limited["bank"], version.name)):
+    ways = (
+        lambda: shelf.promote(version.name),
+        lambda: loaded(limited["bank"], version.name),
+        lambda: Start.of(job, limited["bank"], version.name),
+    )
+    for refuse in ways:
         with pytest.raises(
             PolicyRefused, match=r"is held back, as its audit found .*; train another, or choose an earl"
         ):

@@ -19,7 +19,7 @@ from colonnade.conventions.predictions import PredictionMixin
 from colonnade.conventions.thresholds import ThresholdMixin
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
-from colonnade.errors import LabelError, MissingUntilFitted, NotFittedError, OptionError
+from colonnade.errors import DataError, LabelError, MissingUntilFitted, NotFittedError, OptionError
 from colonnade.families import family
 from colonnade.families.checks import (
     all_labels,
@@ -312,6 +312,12 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
         self._check_fitted()
         # As training had them: columns that are still to be prepared are no numbers that a guess could be held against.
         ordered = tuple(preparing.applied(in_order(parties, self.parties_, "audit"), self.preparations_))
+        rows = getattr(self, "rows_", None)  # which not every model notes
+        if rows is not None and ordered[0].rows != rows:
+            raise DataError(
+                f"the model was trained on {rows} rows, the parties have {ordered[0].rows} here; give those that it "
+                f"was trained on"
+            )
         apart = None if others is None else in_order(others, self.parties_, "others")
         return audit_model(
             self,

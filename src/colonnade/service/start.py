@@ -16,6 +16,7 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.versions.identity import id_in, short
+from colonnade.versions.shelf import Shelf
 
 TERM = "start"  # what the terms of a run call the version
 
@@ -29,6 +30,7 @@ class Start:
     @classmethod
     def of(cls, job: Job, party: PartyFile, version: str) -> Start:
         """Find the version, and refuse one that this job can't go on from, before anybody is dialled."""
+        Shelf(party.folder, party.name).free(version)
         part = model_file.load(party.folder, party.name, version)
         if not part.training:
             raise OptionError(
