@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from colonnade.algorithms import FedBCD
-from colonnade.blocks.torch_modules import need_torch
 from colonnade.data.party import Party
 from colonnade.errors import ColonnadeError
 from colonnade.estimators.transfer import TransferClassifier
+from colonnade.networks.torch_modules import need_torch
 from colonnade.runtimes.net import Runtime
 from reproductions.datasets import Array, Trial
 from reproductions.fedbcd_encrypted import BANDWIDTH, DEMOGRAPHIC, LATENCY, PAPER

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 import colonnade as cn
-from colonnade.blocks.torch_modules import need_torch
 from colonnade.data.party import Party
 from colonnade.defences import (
     Bottleneck,
@@ -31,6 +30,7 @@ from colonnade.defences import (
     NoisyEmbeddings,
     RoundedScores,
 )
+from colonnade.networks.torch_modules import need_torch
 from colonnade.runtimes.net import CLEAR
 from colonnade.views.recording import Recording
 from reproductions.datasets import Array, read_npz

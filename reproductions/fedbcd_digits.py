@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from colonnade.blocks.torch_modules import need_torch
+from colonnade.networks.torch_modules import need_torch
 from reproductions.fedbcd_setting import Setting
 from reproductions.mnist_halves import HALVES, SIDE, halves, pictures, tower
 from reproductions.network_rounds import Curves, ended, highest, loss_panel, measure, panel

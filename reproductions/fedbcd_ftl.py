@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from colonnade.blocks.torch_modules import need_torch
 from colonnade.data.party import Party
 from colonnade.errors import ColonnadeError
 from colonnade.estimators.transfer import TransferClassifier
+from colonnade.networks.torch_modules import need_torch
 from colonnade.runtimes.processes import Processes
 from reproductions.credit_transfer import GAMMA, L2, STEPS, Credit, Encrypted, Setting, credit_table, network, rank_of
 from reproductions.fedbcd_encrypted import BANDWIDTH, LATENCY

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.blocks.torch_modules import need_torch
+from colonnade.networks.torch_modules import need_torch
 from reproductions.fedbcd_setting import Setting
 from reproductions.mnist_halves import HALVES, SIDE, halves, pictures, tower, whole
 from reproductions.network_rounds import Paper, ended, loss_panel, measure, moments, panel, rounds_table, tuned

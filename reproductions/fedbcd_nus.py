@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.blocks.torch_modules import need_torch
 from colonnade.data.party import Party
 from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.estimators.transfer import TransferClassifier
+from colonnade.networks.torch_modules import need_torch
 from reproductions.fedbcd_nus_tables import by_q_table, large_table, panels, parties_table, transfer_table
 from reproductions.fedbcd_setting import Setting
 from reproductions.network_rounds import measure, moments

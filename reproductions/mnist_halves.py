@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from colonnade.blocks.torch_modules import need_torch
 from colonnade.data.party import Party
+from colonnade.networks.torch_modules import need_torch
 from reproductions.datasets import Array, read_npz
 
 SIDE = 28

@@ -13,8 +13,8 @@ from colonnade.attacks.completion import ModelCompletion, semi_supervised
 from colonnade.attacks.spectral import SpectralEmbeddings
 from colonnade.audit.active import GreedyNet, greedy
 from colonnade.audit.of_model import cases_of, trained_again
-from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.errors import OptionError
+from colonnade.networks.torch_optimisers import OPTIMISERS
 from colonnade.views.view import View
 
 PASSIVE, ACTIVE, SPECTRAL = "model completion, passive", "model completion, active", "spectral, embeddings"

@@ -15,12 +15,12 @@ from torch import nn
 
 import colonnade as cn
 import network_makers
-from colonnade.blocks import torch_modules as modules
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs, NotFinite
-from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.errors import DataError, OptionError
+from colonnade.networks import torch_modules as modules
+from colonnade.networks.torch_network import NetworkBlock, NetworkInputs, NotFinite
+from colonnade.networks.torch_optimisers import OPTIMISERS
 from colonnade.objective.penalties import L2
 
 RNG = np.random.default_rng(5)

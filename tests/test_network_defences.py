@@ -10,12 +10,12 @@ import pytest
 
 import colonnade as cn
 from colonnade.blocks.columns import DenseColumns
-from colonnade.blocks.torch_modules import reference
 from colonnade.defences import Bottleneck, DistanceCorrelation, LabelCorrelation, NoisyEmbeddings
 from colonnade.errors import OptionError
 from colonnade.families import family
 from colonnade.jobs.job_file import JOB, described
 from colonnade.jobs.words import what_others_learn
+from colonnade.networks.torch_modules import reference
 from colonnade.runtimes.net import CLEAR, TOTAL
 from colonnade.settings.settings import check
 from colonnade.views.recording import Recording
@@ -24,9 +24,9 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 nn = torch.nn
 
-from colonnade.blocks import torch_veils  # noqa: E402
 from colonnade.defences.bottleneck import divergence  # noqa: E402
 from colonnade.defences.distance_correlation import distance_correlation, in_pieces  # noqa: E402
+from colonnade.networks import torch_veils  # noqa: E402
 
 RNG = np.random.default_rng(0)
 N, WIDTH, KNOWN = 400, 8, 80

@@ -28,7 +28,6 @@ from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.transfer import MEAN_OF_ALL, Aim, hear_numbers
 from colonnade.algorithms.transfer_sums import SourceLastLayer, TargetLastLayer
 from colonnade.blocks import FloatArray, OpenBatch, Rows
-from colonnade.blocks.torch_last_layer import LastLayerBlock
 from colonnade.blocks.whole_columns import WholeColumns
 from colonnade.crypto.lattice_keys import LatticePublicKey
 from colonnade.crypto.lattice_products import new_secret_key, private_keystream
@@ -51,6 +50,7 @@ from colonnade.leaks import (
     Setting,
     nothing,
 )
+from colonnade.networks.torch_last_layer import LastLayerBlock
 from colonnade.objective import losses, metrics
 from colonnade.runtimes.wire import expect_array
 

@@ -16,14 +16,14 @@ import numpy as np
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.blocks import FloatArray, NotFinite, Rows
-from colonnade.blocks.torch_modules import alone, need_torch, to_value
-from colonnade.blocks.torch_network import NetworkBlock, NetworkSteps, check_trainable, kind_of, squares
-from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.defences.label_correlation import LabelCorrelation
 from colonnade.engine.exchange import Part
 from colonnade.engine.session import session_leaks
 from colonnade.engine.torch_session import NetworkSession
 from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting, weights
+from colonnade.networks.torch_modules import alone, need_torch, to_value
+from colonnade.networks.torch_network import NetworkBlock, NetworkSteps, check_trainable, kind_of, squares
+from colonnade.networks.torch_optimisers import OPTIMISERS
 from colonnade.objective.losses import Labels, Loss
 from colonnade.objective.weighted import labels_of
 from colonnade.runtimes.net import Net

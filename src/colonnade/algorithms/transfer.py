@@ -33,13 +33,13 @@ import numpy as np
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.split import side_by_side
 from colonnade.blocks import FloatArray, NotFinite, Rows
-from colonnade.blocks.torch_modules import alone, need_torch
-from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs, NetworkSteps, check_trainable
 from colonnade.engine.exchange import Part
 from colonnade.engine.session import CHUNK, session_leaks
 from colonnade.engine.torch_session import NetworkSession
 from colonnade.errors import ProtocolError
 from colonnade.leaks import OF_COLUMNS, OF_LABELS, PREDICTED, REPRESENTATIONS, SIGNALS, Leak, Setting
+from colonnade.networks.torch_modules import alone, need_torch
+from colonnade.networks.torch_network import NetworkBlock, NetworkInputs, NetworkSteps, check_trainable
 from colonnade.objective import losses, metrics
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array

@@ -22,7 +22,7 @@ import numpy as np
 
 from colonnade.algorithms.transfer import PHI, Aim
 from colonnade.blocks import FloatArray, NotFinite, Rows
-from colonnade.blocks.torch_last_layer import LastLayerBlock, LastLayerSteps
+from colonnade.networks.torch_last_layer import LastLayerBlock, LastLayerSteps
 
 
 class SourceLastLayer(LastLayerBlock):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.blocks.torch_optimisers import AUTO_ADAM, OPTIMISERS, Optimiser
+from colonnade.networks.torch_optimisers import AUTO_ADAM, OPTIMISERS, Optimiser
 from colonnade.runtimes.net import Net, Observer, Outcome, Program
 from colonnade.runtimes.wire import Value
 from colonnade.views.recording import Recording

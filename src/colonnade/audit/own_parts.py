@@ -75,7 +75,7 @@ def told_part(score: FloatArray, blur: Blur | None) -> FloatArray:
 
 def _own_outputs(model: Any, columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
     """Return what each party's trained network gives for the training rows, a row for each."""
-    from colonnade.blocks.torch_network import NetworkBlock
+    from colonnade.networks.torch_network import NetworkBlock
 
     found, shapes = {}, getattr(model, "shape", None) or {}
     for name, module in model.modules_.items():

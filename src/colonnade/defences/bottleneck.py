@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from colonnade.blocks.torch_veils import bottled, means_and_spreads
 from colonnade.defences.outputs import OutputDefence
 from colonnade.errors import at_least
+from colonnade.networks.torch_veils import bottled, means_and_spreads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from colonnade.blocks.torch_veils import noised
 from colonnade.defences.outputs import OutputDefence
 from colonnade.errors import at_least
+from colonnade.networks.torch_veils import noised
 
 
 @dataclass(frozen=True, kw_only=True)

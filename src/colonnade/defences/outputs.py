@@ -24,7 +24,7 @@ class OutputDefence(Defence):
     Attributes
     ----------
     veils
-        Whether it puts something around the network, see `blocks.torch_veils`.
+        Whether it puts something around the network, see `networks.torch_veils`.
     penalises
         Whether it adds something to what the party minimises.
     """

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from colonnade.blocks import NotFinite
-from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
-from colonnade.blocks.torch_network import NetworkBlock
-from colonnade.blocks.torch_optimisers import AUTO_ADAM
 from colonnade.defences.keyed_noise import drawn_normals
 from colonnade.defences.outputs import OutputDefence
 from colonnade.engine.exchange import Part
 from colonnade.engine.session import Session
 from colonnade.errors import OptionError, RingOverflow, TrainingDiverged
+from colonnade.networks.torch_modules import drawn, fresh_stream, module_of
+from colonnade.networks.torch_network import NetworkBlock
+from colonnade.networks.torch_optimisers import AUTO_ADAM
 from colonnade.runtimes.net import Net
 
 KEPT = "kept parameters"  # what a party reports, to its own starter alone, when a run breaks off

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.data.party import Party
 from colonnade.errors import DataError, OptionError, one_of
+from colonnade.networks.torch_optimisers import OPTIMISERS
 
 Shapes = Mapping[str, Sequence[int]] | None
 Optimisers = str | Mapping[str, str]

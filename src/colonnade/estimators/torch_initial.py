@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.torch_modules import module_of, need_torch, to_value
-from colonnade.blocks.torch_veils import bare
 from colonnade.data.party import Party
 from colonnade.errors import DataError, OptionError
 from colonnade.estimators.base import Estimator
 from colonnade.estimators.initial import check_goes_on, real_numbers
 from colonnade.families.training import TrainingJob
+from colonnade.networks.torch_modules import module_of, need_torch, to_value
+from colonnade.networks.torch_veils import bare
 
 Array = npt.NDArray[Any]
 TOP = "top"  # what the top network is called among the parties' networks

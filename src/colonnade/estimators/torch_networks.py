@@ -15,8 +15,6 @@ import numpy.typing as npt
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.split import parted
 from colonnade.blocks.columns import columns_to_value
-from colonnade.blocks.torch_modules import forget, module_of, need_torch, reference
-from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.defences.base import Defence
@@ -39,6 +37,8 @@ from colonnade.families import family
 from colonnade.families.checks import all_labels, check_values, label_holders, weighted, with_class_weights
 from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
 from colonnade.families.training import ScoringPart, TrainingJob
+from colonnade.networks.torch_modules import forget, module_of, need_torch, reference
+from colonnade.networks.torch_network import NetworkBlock
 from colonnade.objective import losses, metrics
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime, check_runtime

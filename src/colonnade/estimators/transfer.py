@@ -11,7 +11,6 @@ import numpy.typing as npt
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES, without_phi
 from colonnade.blocks.columns import columns_to_value
-from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns
 from colonnade.data.party import Party, check_names
@@ -26,6 +25,7 @@ from colonnade.families.checks import check_values, label_holders
 from colonnade.families.protection import AUTO, MASKED, PLAIN, check_word
 from colonnade.families.training import ScoringPart, TrainingJob, rows_of
 from colonnade.families.transfer import TransferFamily, TransferOptions
+from colonnade.networks.torch_modules import forget, need_torch
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
 

@@ -1,7 +1,7 @@
 """Networks: a torch module at every party, whose outputs are summed or meet in a top network.
 
 `own` of a `TrainingPart` says how the party's module is made: (how, parameters, shape of a row, optimiser), where
-`blocks.torch_modules` explains the first two. With a top network it is a pair of that and of the top network.
+`networks.torch_modules` explains the first two. With a top network it is a pair of that and of the top network.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.split import HolderBlock, SplitSession, Top, side_by_side, split_leaks
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, value_of
-from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
-from colonnade.blocks.torch_network import NetworkBlock
-from colonnade.blocks.torch_veils import spread_of
 from colonnade.defences.keyed_noise import FINE, keyed_normals
 from colonnade.defences.outputs import on_outputs
 from colonnade.engine.allowance import Limit
@@ -33,6 +30,9 @@ from colonnade.families.base import WEIGHTED, Arrays, Description, Family
 from colonnade.families.scoring import Scorer, SummedScorer
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, minimised
 from colonnade.leaks import Leak, Setting
+from colonnade.networks.torch_modules import drawn, fresh_stream, module_of
+from colonnade.networks.torch_network import NetworkBlock
+from colonnade.networks.torch_veils import spread_of
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum

@@ -27,7 +27,6 @@ from colonnade.algorithms.transfer import (
 from colonnade.algorithms.transfer_sums import SourceLastLayer, TargetLastLayer
 from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.columns import Columns, columns_from_value, rows_of_value
-from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.data.labels import show
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement
@@ -40,6 +39,7 @@ from colonnade.families.scoring import Scorer, SummedScorer
 from colonnade.families.torch_networks import NetworkScorer, TorchFamily
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart
 from colonnade.leaks import Leak, Setting
+from colonnade.networks.torch_network import NetworkBlock
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.blocks.torch_modules import alone, module_of, need_torch
 from colonnade.errors import OptionError
+from colonnade.networks.torch_modules import alone, module_of, need_torch
 from colonnade.runtimes.net import PASSING
 from colonnade.views.rows_seen import numbers_of, regressed, rows_seen, standardised, told_by
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.data.class_weights import BALANCED
 from colonnade.defences.registry import DEFENCES
 from colonnade.defences.scores import MOST_DIGITS, Answers
@@ -35,6 +34,7 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
 from colonnade.jobs.policy import ALLOWED, KINDS, RECORDED, SERVED, Policy
 from colonnade.leaks import LISTED
+from colonnade.networks.torch_optimisers import OPTIMISERS
 from colonnade.objective.calibration import METHODS
 from colonnade.objective.decisions import check_rule
 from colonnade.objective.losses import loss

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from colonnade.blocks.torch_modules import need_torch
+from colonnade.networks.torch_modules import need_torch
 
 AUTO_ADAM = 1e-3  # what step="auto" means for Adam, whose steps do not depend on the size of gradients
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from colonnade.blocks import FloatArray, NotFinite, Rows
-from colonnade.blocks.torch_modules import alone, need_torch, to_value
-from colonnade.blocks.torch_optimisers import OPTIMISERS
-from colonnade.blocks.torch_veils import is_veiled, leaving, outputs_of, width_behind
 from colonnade.errors import DataError, OptionError
+from colonnade.networks.torch_modules import alone, need_torch, to_value
+from colonnade.networks.torch_optimisers import OPTIMISERS
+from colonnade.networks.torch_veils import is_veiled, leaving, outputs_of, width_behind
 
 _CHUNK = 512  # rows that are scored at a time: bounds the memory of a convolution's images
 _SAMPLE, _POWER_STEPS = 256, 12  # rows and steps of the power iteration behind "auto" step sizes

@@ -13,11 +13,11 @@ import numpy as np
 
 from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.columns import DenseColumns
-from colonnade.blocks.torch_modules import alone, need_torch
-from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs
-from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.blocks.whole_columns import WholeColumns
 from colonnade.errors import OptionError
+from colonnade.networks.torch_modules import alone, need_torch
+from colonnade.networks.torch_network import NetworkBlock, NetworkInputs
+from colonnade.networks.torch_optimisers import OPTIMISERS
 
 _CHUNK = 512  # rows that pass the layers before the last one at a time
 

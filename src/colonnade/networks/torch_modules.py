@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.blocks.torch_veils import veiled_like
 from colonnade.errors import OptionError
+from colonnade.networks.torch_veils import veiled_like
 
 # A layer's options are the arguments of its constructor; torch keeps each as an attribute of the same name.
 _CONV = (

@@ -1,0 +1,1 @@
+"""Parties' torch modules as blocks: a network can stand where a linear block does."""
