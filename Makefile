@@ -14,7 +14,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower kills pythons reproduce clean
+.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower kills pythons reproduce dist clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -124,6 +124,11 @@ pythons:         ## a short set of tests under each Python from 3.11 to 3.13 tha
 reproduce: $(VENV)/.trees  ## the papers' tables and figures; says how long each takes (DATA=<folder of data sets>)
 	@test -n "$(DATA)" || { echo "make reproduce needs data sets; name their folder: make reproduce DATA=<folder>"; exit 1; }
 	$(BIN)/python -m reproductions all --data "$(DATA)"
+
+dist: $(VENV)/.dev  ## wheel, sdist and bill of materials, each installed and used in an environment of its own
+	@rm -rf dist
+	@$(BIN)/uv build -q 2>/dev/null || { $(BIN)/pip install -q build && $(BIN)/python -m build; }
+	$(BIN)/python packaging/check_dist.py dist --sbom
 
 clean:           ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from colonnade import __version__
 from colonnade.cli import organisation
+from colonnade.cli.completion import SHELLS, script
 from colonnade.errors import ColonnadeError
 
 
@@ -30,6 +31,9 @@ def _parser() -> argparse.ArgumentParser:
 
     organisation.add_commands(commands)
 
+    completion = commands.add_parser("completion", help="a script by which a shell completes commands")
+    completion.add_argument("shell", choices=SHELLS, help="for which shell: source <(colonnade completion bash)")
+
     return parser
 
 
@@ -47,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from colonnade.cli.demo import run_demo
 
             run_demo(options.out)
+        elif options.command == "completion":
+            sys.stdout.write(script(parser, options.shell))
         else:
             return organisation.run_command(options)
     except ColonnadeError as error:

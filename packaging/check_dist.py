@@ -1,0 +1,98 @@
+"""What `pip install` of the built wheel and sdist gives a user: in an environment of its own, with nothing from here.
+
+For each of them: the environment is made, the file is installed, the command answers, and two parties train sealed. The
+tables say how long that took and how large what was installed is. With --sbom, the software bill of materials of that
+environment is written beside the wheel (CycloneDX, by cyclonedx-bom in an environment apart from it).
+
+    python packaging/check_dist.py dist
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+LINES = """
+import numpy as np
+import colonnade as cn
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((600, 8))
+y = (X @ rng.standard_normal(8) > 0).astype(int)
+bank, shop = cn.Party("bank", X[:, :4], y), cn.Party("shop", X[:, 4:])
+model = cn.LogisticRegression(l2=1e-2, protection="sealed", verbose=0).fit(bank, shop)
+score = model.score(bank, shop)
+assert score > 0.9, score
+print(f"{score:.1%} right")
+"""
+
+
+def environment(folder: Path) -> Path:
+    """A new environment with nothing but pip; returns its interpreter."""
+    venv.create(folder, with_pip=True)
+    return folder / "bin" / "python"
+
+
+def check(package: Path, *, sbom: Path | None = None) -> None:
+    """Install one file and use it."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        python = environment(Path(folder) / "venv")
+        subprocess.run([python, "-m", "pip", "install", "-q", str(package)], check=True)
+        installed = time.perf_counter() - began
+        colonnade = python.with_name("colonnade")
+        said = subprocess.run([colonnade, "--version"], check=True, capture_output=True, text=True, cwd=folder)
+        began = time.perf_counter()
+        # -I: neither this checkout nor a variable of the caller's may stand in for what was installed.
+        trained = subprocess.run([python, "-I", "-c", LINES], check=True, capture_output=True, text=True, cwd=folder)
+        seconds = time.perf_counter() - began
+        print(f"{package.name}: {said.stdout.strip()}, installed in {installed:.0f} s")
+        print(f"  first model, kernels compiled: {trained.stdout.strip()} in {seconds:.1f} s")
+        for name, size in sizes(python):
+            print(f"  {size / 1e6:7.1f} MB  {name}")
+        if sbom is not None:
+            write_sbom(python, Path(folder) / "tool", sbom)
+
+
+def sizes(python: Path) -> list[tuple[str, int]]:
+    """What was installed, the largest first, after the sum of all but pip."""
+    (site,) = python.parent.parent.glob("lib/python*/site-packages")
+    found = {
+        one.name: sum(file.stat().st_size for file in ([one] if one.is_file() else one.rglob("*")) if file.is_file())
+        for one in site.iterdir()
+        if not one.name.startswith(("pip", "setuptools"))
+    }
+    largest = sorted(found.items(), key=lambda item: -item[1])[:8]
+    return [("in all", sum(found.values())), *largest]
+
+
+def write_sbom(python: Path, folder: Path, out: Path) -> None:
+    """List everything that is installed, with versions and licences."""
+    tool = environment(folder)
+    subprocess.run([tool, "-m", "pip", "install", "-q", "cyclonedx-bom"], check=True)
+    command = [tool.with_name("cyclonedx-py"), "environment", str(python), "--output-file", str(out)]
+    subprocess.run(command, check=True, capture_output=True)
+    print(f"wrote {out}")
+
+
+def main() -> None:
+    """Check the wheel and the sdist of a folder."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("folder", type=Path, help="where the wheel and the sdist are")
+    parser.add_argument("--sbom", action="store_true", help="write the bill of materials beside the wheel")
+    options = parser.parse_args()
+    wheels, sources = sorted(options.folder.glob("*.whl")), sorted(options.folder.glob("*.tar.gz"))
+    if len(wheels) != 1 or len(sources) != 1:
+        found = f"it has {len(wheels)} and {len(sources)}"
+        sys.exit(f"{options.folder} must hold one wheel and one sdist, {found}; run `make dist`")
+    check(wheels[0], sbom=options.folder / "colonnade.cdx.json" if options.sbom else None)
+    check(sources[0])
+
+
+if __name__ == "__main__":
+    main()
