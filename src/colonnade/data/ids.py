@@ -7,83 +7,157 @@ An id is text or a whole number. Two ids are the same if their normal forms are:
 - a whole number as its decimal digits, so 7 is "7"; a float that is a whole number below 2^53 too, since tables with
   gaps turn numbers into floats.
 
-Missing ids (None, NaN, nothing but white space) and repeated ones are refused, with how many there are. No error quotes
-an id.
+Missing ids (None, NaN, nothing but white space) are refused, and repeated ones unless a caller can use them, with how
+many there are. No error quotes an id. Texts are looked at in pieces and kept in numpy's own form, so that a column of
+millions of ids never stands in memory as Python objects.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
-from unicodedata import normalize
+from unicodedata import is_normalized, normalize
 
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data import packed_ids
+from colonnade.data.packed_ids import TEXT, Array, all_differ, distinct, packed_numbers, packed_texts, pieces
 from colonnade.errors import DataError, ProtocolError
 
-Array = npt.NDArray[Any]
-Bytes = npt.NDArray[np.uint8]
-Packed = tuple[Bytes, npt.NDArray[np.int64]]  # all ids as UTF-8 one after another, and where each ends
+Bytes = packed_ids.Bytes
+Packed = packed_ids.Packed  # all ids as UTF-8 one after another, and where each ends
 
 EXACT = 2**53  # from here on a float may stand for several whole numbers
 _LONGEST = 1024  # bytes, on average over as many ids as another party may send
+_WHOLE = (int, np.integer)
 # Before every id that is hashed: a digest made here is of no use elsewhere, and the other way round.
 _PURPOSE = b"colonnade alignment v1\0"
+_FLOATS = "floats that are not whole numbers below 2^53"
 
 
-def canonical(ids: Any, who: str) -> Array:
+def canonical(ids: Any, who: str, *, repeated: bool = False) -> Array:
     """Return one id per row in its normal form, as an array of integers or of text.
 
-    Errors about ids that are unfit begin with `who`.
+    Errors about ids that are unfit begin with `who`. repeated: whether an id may occur more than once.
     """
-    values = ids.to_numpy() if hasattr(ids, "to_numpy") else ids
-    if isinstance(values, (str, bytes, Mapping, Set)) or not hasattr(values, "__iter__"):
+    if isinstance(ids, (str, bytes, Mapping, Set)) or not (hasattr(ids, "__iter__") or hasattr(ids, "to_numpy")):
         raise DataError(f"{who}: ids must be a list or column with one id per row, got a {type(ids).__name__}")
-    if not isinstance(values, np.ndarray):
-        values = list(values)
-    elif values.ndim != 1:
-        raise DataError(f"{who}: ids must be one per row (1 dimension), got shape {values.shape}")
-    elif values.dtype.kind in "iu":
-        return _unique(values, who)
-    elif values.dtype.kind in "fOUT":
-        values = values.tolist()
-    else:
-        raise _unfit(who, len(values), [str(values.dtype)])
-    kinds = set(map(type, values))
-    if kinds == {int}:
+    values = _column(ids)
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise DataError(f"{who}: ids must be one per row (1 dimension), got shape {values.shape}")
+        if values.dtype.kind == "f":
+            values = _whole_floats(values, who)
+        if values.dtype.kind in "iu":
+            return values if repeated else _checked_unique(values, who)
+        if values.dtype.kind not in "OUT":
+            raise _unfit(who, len(values), [str(values.dtype)])
+    found = _whole_numbers(values)
+    if found is None:
+        found = _texts(values, who)
+    return found if repeated else _checked_unique(found, who)
+
+
+def _column(ids: Any) -> Any:
+    """Return an array where that costs no object per id, else something of which pieces can be taken."""
+    if hasattr(ids, "to_numpy"):
+        flat = hasattr(ids, "__len__") and getattr(ids, "ndim", 1) == 1
+        return ids if flat and _piece(ids, slice(0, 1)).dtype.kind == "O" else ids.to_numpy()
+    return ids if isinstance(ids, (np.ndarray, list)) else list(ids)
+
+
+def _piece(values: Any, part: slice) -> Any:
+    """Return some rows of a column of pandas, polars or Arrow as an array, and of anything else as what it is."""
+    some = values.iloc[part] if hasattr(values, "iloc") else values[part]
+    return some.to_numpy() if hasattr(some, "to_numpy") else some
+
+
+def _in_pieces(values: Any) -> Iterator[tuple[slice, list[Any]]]:
+    for part in pieces(len(values)):
+        some = _piece(values, part)
+        yield part, some.tolist() if isinstance(some, np.ndarray) else some
+
+
+def _whole_floats(values: Array, who: str) -> Array:
+    """Return floats as the whole numbers that they are."""
+    missing = np.isnan(values)
+    whole = missing | ((values == np.trunc(values)) & (np.abs(values) < EXACT))
+    if not whole.all():
+        raise _unfit(who, int((~whole).sum()), [_FLOATS])
+    _refuse_missing(who, int(missing.sum()), int(missing.argmax()) if missing.any() else 0)
+    return values.astype(np.int64)
+
+
+def _whole_numbers(values: Any) -> Array | None:
+    """Return values that all are whole numbers of 64 bits; None where others are among them."""
+    found = np.empty(len(values), np.int64)
+    for part, some in _in_pieces(values):
+        if not all(issubclass(kind, _WHOLE) and kind is not bool for kind in set(map(type, some))):
+            return None
         try:
-            return _unique(np.array(values, dtype=np.int64), who)
+            found[part] = np.array(some, dtype=np.int64)
         except OverflowError:
-            pass  # longer numbers are compared as text
-    texts = _tidy(values) if kinds == {str} else _mixed(values, who)
-    missing = [row for row, text in enumerate(texts) if not text]
-    if missing:
+            return None  # longer numbers are compared as text
+    return found
+
+
+def _texts(values: Any, who: str) -> Array:
+    """Return all values as texts in their normal form, or refuse them with how many are unfit."""
+    found = np.empty(len(values), dtype=TEXT)
+    unfit, kinds, missing, bad = 0, set[str](), list[int](), list[int]()  # rows: the first of each piece counts
+    missing_in_all = bad_in_all = 0
+    for part, some in _in_pieces(values):
+        if set(map(type, some)) == {str}:
+            texts = _tidy(some)
+        else:
+            forms = [normal(value) for value in some]
+            others = [value for value, form in zip(some, forms, strict=True) if form is None]
+            unfit, kinds = unfit + len(others), kinds | {_kind(value) for value in others}
+            texts = [form or "" for form in forms]
+        try:
+            found[part] = texts
+        except UnicodeEncodeError:
+            rows = [part.start + row for row, text in enumerate(texts) if not encodable(text)]
+            bad, bad_in_all = [*bad, rows[0]], bad_in_all + len(rows)
+        if "" in texts:
+            missing, missing_in_all = [*missing, part.start + texts.index("")], missing_in_all + texts.count("")
+    if unfit:
+        raise _unfit(who, unfit, sorted(kinds))
+    _refuse_missing(who, missing_in_all, min(missing, default=0))
+    if bad:
         raise DataError(
-            f"{who}: {len(missing)} ids are missing (None, NaN or empty), the first in row {missing[0]}; every row "
-            f"needs an id, so drop these rows or give them one"
+            f"{who}: {bad_in_all} ids hold characters that are not Unicode text (lone surrogates), the first in row "
+            f"{bad[0]}; read the file with its right encoding"
         )
-    _check_encodable(texts, who)
-    found = np.empty(len(texts), dtype=object)  # numpy's own text arrays would lose NUL characters at the end
-    found[:] = texts
-    return _unique(found, who)
+    return found
+
+
+def _refuse_missing(who: str, count: int, first: int) -> None:
+    if count:
+        raise DataError(
+            f"{who}: {count} ids are missing (None, NaN or empty), the first in row {first}; every row needs an id, so "
+            f"drop these rows or give them one"
+        )
 
 
 def same(one: Array, other: Array) -> npt.NDArray[np.bool_]:
     """Say row by row whether two columns of canonical ids agree."""
-    if one.dtype.kind == "O" or other.dtype.kind == "O":
-        one, other = (np.array(_texts(ids), dtype=object) for ids in (one, other))
+    if one.dtype.kind not in "iu" or other.dtype.kind not in "iu":
+        one, other = one.astype(TEXT), other.astype(TEXT)
     agree: npt.NDArray[np.bool_] = np.asarray(one == other)
     return agree
 
 
 def pack(ids: Array) -> Packed:
     """Turn canonical ids into two arrays, which a message can hold."""
-    raw = [text.encode() for text in _texts(ids)]
-    ends = np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)), dtype=np.int64)
-    return np.frombuffer(b"".join(raw), np.uint8), ends
+    return packed_numbers(ids) if ids.dtype.kind in "iu" else packed_texts(ids)
+
+
+def digests(packed: Packed, rows: slice) -> Bytes:
+    """Hash these ids with SHA-512, to 64 bytes each that anybody who knows an id can make."""
+    return packed_ids.sha512(_PURPOSE, packed, rows)
 
 
 def unpack(text: Array, ends: Array, party: str, step: str, most: int) -> list[str]:
@@ -107,36 +181,12 @@ def unpack(text: Array, ends: Array, party: str, step: str, most: int) -> list[s
         raise ProtocolError(f"party {party!r} sent ids that are not UTF-8 at step {step!r}") from None
 
 
-def digests(packed: Packed, rows: slice) -> Bytes:
-    """Hash these ids with SHA-512, to 64 bytes each that anybody who knows an id can make."""
-    text, ends = packed
-    start = int(ends[rows.start - 1]) if rows.start else 0
-    part = text[start : int(ends[rows.stop - 1])].tobytes()
-    stops = (ends[rows] - start).tolist()
-    starts = [0, *stops[:-1]]
-    hashed = [hashlib.sha512(_PURPOSE + part[a:b]).digest() for a, b in zip(starts, stops, strict=True)]
-    return np.frombuffer(b"".join(hashed), np.uint8).reshape(-1, 64)
-
-
-def _texts(ids: Array) -> list[str]:
-    return list(map(str, ids.tolist()))
-
-
 def _tidy(texts: list[str]) -> list[str]:
-    return [text.strip() if text.isascii() else normalize("NFC", text).strip() for text in texts]
-
-
-def _mixed(values: list[Any], who: str) -> list[str]:
-    texts, unfit = [], []
-    for value in values:
-        text = normal(value)
-        if text is None:
-            unfit.append(value)
-        else:
-            texts.append(text)
-    if unfit:
-        raise _unfit(who, len(unfit), sorted({_kind(value) for value in unfit}))
-    return texts
+    # A line's end neither composes with a letter nor is reordered, so that all texts are in NFC if they are together.
+    joined = "\n".join(texts)
+    if not joined.isascii() and not is_normalized("NFC", joined):
+        texts = [normalize("NFC", text) for text in texts]
+    return list(map(str.strip, texts))
 
 
 def normal(value: Any) -> str | None:
@@ -156,7 +206,7 @@ def normal(value: Any) -> str | None:
 
 def _kind(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
-        return "floats that are not whole numbers below 2^53"
+        return _FLOATS
     return type(value).__name__
 
 
@@ -175,25 +225,16 @@ def encodable(text: str) -> bool:
     return True
 
 
-def _check_encodable(texts: list[str], who: str) -> None:
-    if not encodable("".join(texts)):  # one pass; who is to blame is only asked when somebody is
-        bad = [row for row, text in enumerate(texts) if not encodable(text)]
-        raise DataError(
-            f"{who}: {len(bad)} ids hold characters that are not Unicode text (lone surrogates), the first in row "
-            f"{bad[0]}; read the file with its right encoding"
-        )
-
-
-def _unique(ids: Array, who: str) -> Array:
-    if ids.dtype.kind == "O":
-        distinct = len(set(ids.tolist()))
-        if distinct == len(ids):
+def _checked_unique(ids: Array, who: str) -> Array:
+    if ids.dtype.kind in "iu":
+        in_order = np.sort(ids)
+        if not (in_order[1:] == in_order[:-1]).any():
             return ids
-    counts = np.unique(ids, return_counts=True)[1]
-    if len(counts) < len(ids):
-        often = counts[counts > 1]
-        raise DataError(
-            f"{who}: {len(often)} ids occur more than once, in {int(often.sum())} rows; every row needs an id of its "
-            f"own"
-        )
-    return ids
+    packed = pack(ids)
+    if all_differ(packed):
+        return ids
+    counts = np.bincount(distinct(packed)[1])
+    often = counts[counts > 1]
+    raise DataError(
+        f"{who}: {len(often)} ids occur more than once, in {int(often.sum())} rows; every row needs an id of its own"
+    )
