@@ -16,10 +16,12 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from coincurve._libsecp256k1 import ffi, lib
+from coincurve.context import GLOBAL_CONTEXT
 
 from colonnade.crypto.oblivious_store import Words
 from colonnade.errors import ProtocolError
@@ -28,6 +30,8 @@ from colonnade.kernels import curve as kernels
 
 Bytes = npt.NDArray[np.uint8]
 
+# The x of the point that everybody starts from (SEC 2), as a point travels.
+BASE = bytes.fromhex("79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
 ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
 POINT = 32  # bytes
 
@@ -111,12 +115,30 @@ class Secret:
 
 def fingerprints(points: Bytes) -> Words:
     """Hash points with SHA-256 under a tag of their own, to four words each."""
-    points, out = np.ascontiguousarray(points), np.empty((len(points), 32), np.uint8)
+    return hashed(np.ascontiguousarray(points), _TAG)
+
+
+def hashed(rows: npt.NDArray[Any], tag: Bytes) -> Words:
+    """Hash rows of bytes or words with SHA-256 under a tag (BIP 340), to four words each."""
+    rows, out = np.ascontiguousarray(rows), np.empty((len(rows), 32), np.uint8)
+    size = rows.dtype.itemsize * rows.shape[1]
 
     def kernel(part: slice) -> int:
-        at, to, count = points[part].ctypes.data, out[part].ctypes.data, part.stop - part.start
-        return int(kernels.hash_points(_TAGGED, _CONTEXT, _TAG.ctypes.data, len(_TAG), at, count, to))
+        at, to, count = rows[part].ctypes.data, out[part].ctypes.data, part.stop - part.start
+        return int(kernels.hash_rows(_TAGGED, _CONTEXT, tag.ctypes.data, len(tag), at, size, count, to))
 
-    _on_all_cores(kernel, len(points))
+    _on_all_cores(kernel, len(rows))
     words: Words = out.view("<u8").astype(np.uint64, copy=False)
     return words
+
+
+def swift_key(number: int, noise: bytes) -> bytes:
+    """Return the public key of a secret number as 64 bytes that look uniform: ElligatorSwift's encoding (BIP 324).
+
+    noise: 32 secret random bytes, which choose one of its many encodings.
+    """
+    found = ffi.new("unsigned char[64]")
+    secret = number.to_bytes(32, "big")
+    if not lib.secp256k1_ellswift_create(GLOBAL_CONTEXT.ctx, found, secret, noise):
+        raise ProtocolError("libsecp256k1 refused a secret key that was just drawn; reinstall coincurve")
+    return bytes(ffi.buffer(found))

@@ -6,7 +6,8 @@ random numbers and then corrected one key at a time, in an order in which no key
 no such order among themselves are rare and few, and are settled by the dense rows. If the values are random, so is the
 table.
 
-Keys are 128 uniform bits, which only those can make who may look a key up.
+Keys are 128 uniform bits. Where the table itself is told, only those can make them who may look a key up; an oblivious
+transfer takes the table of a party as its choices, and hides it whatever the keys (`transfers`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.crypto.keystream import Keystream
 from colonnade.errors import ProtocolError
 from colonnade.kernels import curve as kernels
 
@@ -37,36 +39,56 @@ def rows(keys: int) -> int:
     return 3 * _segment(keys) + _DENSE
 
 
-def _slots(keys: Words, segment: int) -> npt.NDArray[np.int64]:
-    slots = np.empty((len(keys), 3), np.int64)
-    kernels.slots_of(keys, segment, slots)
-    return slots
+def slots(keys: Words, count: int) -> npt.NDArray[np.int64]:
+    """Return the three rows of every key in a table of so many keys; the dense rows come after all of these."""
+    found = np.empty((len(keys), 3), np.int64)
+    kernels.slots_of(keys, _segment(count), found)
+    return found
 
 
-def encode(keys: Words, values: Words) -> Words:
-    """Make a table in which every key finds its value; no key may occur twice."""
-    segment, size = _segment(len(keys)), rows(len(keys))
-    table = np.frombuffer(bytearray(secrets.token_bytes(16 * size)), np.uint64).reshape(size, 2)
-    slots = _slots(keys, segment)
-    order, places = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    found = kernels.peel(slots, 3 * segment, order, places)
-    _settle(table, slots, keys, values, order[found:])
-    kernels.fill(table, slots, keys, values, order, places, found)
+def sums(rows: Words) -> npt.NDArray[np.uint64]:
+    """Return what 128 rows of any width add up to, for each byte of a key; see `add_named`."""
+    found = np.empty((len(rows) // 8, 256, rows.shape[1]), np.uint64)
+    kernels.sums_of(np.ascontiguousarray(rows), found)
+    return found
+
+
+def find(table: Words, places: npt.NDArray[np.int64], keys: Words) -> Words:
+    """Look keys up whose slots are known; rows of a table may be of any width, and so are then values."""
+    found = np.zeros((len(keys), table.shape[1]), np.uint64)
+    kernels.add_named(keys, sums(table[-_DENSE:]), found)
+    kernels.add_slots(table, places, found)
+    return found
+
+
+def encode(keys: Words, values: Words, count: int | None = None, noise: Keystream | None = None) -> Words:
+    """Make a table in which every key finds its value; no key may occur twice.
+
+    count: the number of keys that the table shows, if there may be fewer. noise: what rows are filled with at first,
+    by default the operating system's randomness.
+    """
+    count = len(keys) if count is None else count
+    size = rows(count)
+    random = secrets.token_bytes(16 * size) if noise is None else noise.bytes(16 * size)
+    table = np.frombuffer(bytearray(random), np.uint64).reshape(size, 2)
+    places = slots(keys, count)
+    order, free = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    found = kernels.peel(places, size - _DENSE, order, free)
+    _settle(table, places, keys, values, order[found:])
+    missing = values.copy()
+    kernels.add_named(keys, sums(table[-_DENSE:]), missing)
+    kernels.fill(table, places, missing, order, free, found)
     return table
 
 
 def decode(table: Words, count: int, keys: Words) -> Words:
     """Look keys up in a table that was made of `count` keys: one of these finds its value, any other key noise."""
-    segment = _segment(count)
-    found = np.empty_like(keys)
-    kernels.look_up(table, _slots(keys, segment), keys, 3 * segment, found)
-    return found
+    return find(table, slots(keys, count), keys)
 
 
-def _settle(table: Words, slots: Any, keys: Words, values: Words, which: npt.NDArray[np.int64]) -> None:
+def _settle(table: Words, places: Any, keys: Words, values: Words, which: npt.NDArray[np.int64]) -> None:
     """Correct the dense rows so that these keys find their values, by Gaussian elimination over their own bits."""
-    found = np.empty((len(which), 2), np.uint64)
-    kernels.look_up(table, slots[which], keys[which], len(table) - _DENSE, found)
+    found = find(table, places[which], keys[which])
     solved: list[tuple[int, int, int]] = []  # (the highest bit, all bits, the correction that they must add up to)
     for key, missing in zip(_ints(keys[which]), _ints(values[which] ^ found), strict=True):
         bits, change = key, missing

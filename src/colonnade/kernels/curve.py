@@ -1,4 +1,4 @@
-"""Every kernel of the alignment: loops over a library's C functions, and over the slots of a table.
+"""Kernels of every alignment: loops over a library's C functions, and over the slots of a table.
 
 A C function comes as its address and is called in a loop without Python and without the GIL, so that a party's threads
 use all cores. Memory goes to C by its address too. Each function has a slow twin in tests/test_group.py or
@@ -103,11 +103,11 @@ def multiply_points(
 
 
 @Compiled
-def hash_points(tagged: int, context: int, tag: int, length: int, points: int, count: int, out: int) -> int:
-    """out[i] = SHA-256 of points[i] under a tag (BIP 340); how many could be done."""
+def hash_rows(tagged: int, context: int, tag: int, length: int, rows: int, size: int, count: int, out: int) -> int:
+    """out[i] = SHA-256 of a row of so many bytes, under a tag (BIP 340); how many could be done."""
     done = 0
     for i in range(count):
-        done += _call(tagged, (context, out + 32 * i, tag, length, points + 32 * i, 32))
+        done += _call(tagged, (context, out + 32 * i, tag, length, rows + size * i, size))
     return done
 
 
@@ -180,35 +180,51 @@ def _peel(slots: Array, order: Array, places: Array, count: Array, held: Array, 
 
 
 @Compiled
-def look_up(table: Array, slots: Array, keys: Array, size: int, out: Array) -> None:
-    """out[i] = xor of the key's three slots and of the dense rows (from `size` on) that the key's own bits name."""
-    for i in range(keys.shape[0]):
-        low = table[slots[i, 0], 0] ^ table[slots[i, 1], 0] ^ table[slots[i, 2], 0]
-        high = table[slots[i, 0], 1] ^ table[slots[i, 1], 1] ^ table[slots[i, 2], 1]
-        for half in range(2):
-            bits, row = keys[i, half], size + 64 * half
-            while bits:
-                if bits & np.uint64(1):
-                    low ^= table[row, 0]
-                    high ^= table[row, 1]
-                bits >>= np.uint64(1)
-                row += 1
-        out[i, 0], out[i, 1] = low, high
-
-
-def fill(table: Array, slots: Array, keys: Array, values: Array, order: Array, places: Array, found: int) -> None:
-    """Give the keys that `peel` took out their values, the last one first: nobody after it touches its place."""
-    _fill(table, slots, keys, values, order, places, found, np.empty((1, 2), np.uint64))
+def add_slots(table: Array, slots: Array, out: Array) -> None:
+    """out[i] ^= the three rows of a key, of whatever width."""
+    width = table.shape[1]
+    for i in range(slots.shape[0]):
+        one, two, three = slots[i, 0], slots[i, 1], slots[i, 2]
+        for j in range(width):
+            out[i, j] ^= table[one, j] ^ table[two, j] ^ table[three, j]
 
 
 @Compiled
-def _fill(
-    table: Array, slots: Array, keys: Array, values: Array, order: Array, places: Array, found: int, seen: Array
-) -> None:
-    """The same. seen: room for what a key finds now."""
-    size = table.shape[0] - 128
+def sums_of(rows: Array, out: Array) -> None:
+    """out[k, v] = xor of those of the rows 8k to 8k + 7 that the bits of v name, the lowest bit the first of them."""
+    width = rows.shape[1]
+    for k in range(rows.shape[0] // 8):
+        for j in range(width):
+            out[k, 0, j] = np.uint64(0)
+        for bit in range(8):
+            for v in range(1 << bit):
+                for j in range(width):
+                    out[k, (1 << bit) + v, j] = out[k, v, j] ^ rows[8 * k + bit, j]
+
+
+@Compiled
+def add_named(keys: Array, sums: Array, out: Array) -> None:
+    """out[i] ^= xor of the rows that a key's 128 bits name, out of what `sums_of` made of 128 rows."""
+    width = out.shape[1]
+    for i in range(keys.shape[0]):
+        for k in range(16):
+            v = np.int64((keys[i, k >> 3] >> np.uint64(8 * (k & 7))) & np.uint64(255))
+            if width == 10:  # a number that the compiler knows: eight words at once
+                for j in range(10):
+                    out[i, j] ^= sums[k, v, j]
+            else:
+                for j in range(width):
+                    out[i, j] ^= sums[k, v, j]
+
+
+@Compiled
+def fill(table: Array, slots: Array, missing: Array, order: Array, places: Array, found: int) -> None:
+    """Give the keys that `peel` took out their values, the last one first: nobody after it touches its place.
+
+    missing: what the slots of each key have to add up to.
+    """
     for at in range(found - 1, -1, -1):
         i, place = order[at], places[at]
-        look_up(table, slots[i : i + 1], keys[i : i + 1], size, seen)
-        table[place, 0] ^= seen[0, 0] ^ values[i, 0]
-        table[place, 1] ^= seen[0, 1] ^ values[i, 1]
+        one, two, three = slots[i, 0], slots[i, 1], slots[i, 2]
+        for j in range(2):
+            table[place, j] ^= table[one, j] ^ table[two, j] ^ table[three, j] ^ missing[i, j]

@@ -1,0 +1,265 @@
+"""The alignment by oblivious transfer, for two parties; `protocol` says what is sent, and why it is safe.
+
+Ids are cut into bins by a hash that both parties know, about 65,536 of the leader's in each, so that what is held of a
+bin at one time fits a processor's cache, and memory grows with the ids alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from math import isqrt
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from colonnade.alignment.role import MOST, TRANSFER, Met, Role, Rows, chunks, in_order, positions
+from colonnade.crypto import oblivious_store
+from colonnade.crypto.base_transfers import OFFER, Bytes, Choosing, answered
+from colonnade.crypto.group import POINT, hashed
+from colonnade.crypto.keystream import Keystream
+from colonnade.crypto.linear_code import BITS, COLUMNS
+from colonnade.crypto.oblivious_store import Words
+from colonnade.crypto.transfers import Chooser, RowKeeper, coded, rows_of, words_for
+from colonnade.data.ids import Packed, digests
+from colonnade.errors import ProtocolError
+from colonnade.kernels import cores
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+
+BIN = 1 << 16  # ids of the leader in a bin, on average
+CHUNK = 1 << 16  # ids that are hashed, or looked up, at once
+_VALUES = 1 << 18  # values in a message: 3 MB
+_PURPOSE = b"colonnade oblivious alignment v1\0"
+_TAG = np.frombuffer(b"colonnade oblivious alignment v1", np.uint8)
+_HASHED, _FOUND = 500, 2000  # what an id costs, in the unit of `net.work`: 1 µs, and 4 µs
+
+
+def bins_of(rows: int) -> tuple[int, int]:
+    """Return how many bins a leader with so many ids has, and how many of its ids each of them has room for."""
+    bins = -(-rows // BIN)
+    if bins == 1:
+        return 1, rows
+    # Bernstein's bound: a bin holds more than mean + t with a chance below exp(-t^2 / (2 (mean + t/3))), which makes
+    # less than 2^-40 for all bins together.
+    mean, log = -(-rows // bins), 29 + bins.bit_length()
+    return bins, mean + log // 3 + isqrt(log * log // 9 + 2 * log * mean) + 2
+
+
+def room_of(rows: int) -> int:
+    """Return for how many ids there is room in the tables of a leader that says it has so many."""
+    bins, count = bins_of(rows)
+    return bins * oblivious_store.rows(count)
+
+
+class _Transfer(Role):
+    """A party whose ids are in bins."""
+
+    def __init__(
+        self, net: Net, packed: Packed, minimum: int, leader: str, most: int = MOST, method: str = TRANSFER
+    ) -> None:
+        super().__init__(net, packed, minimum, leader, most, method)
+        self.other = next(name for name in net.names if name != net.me)
+        self.total = 2 * self.rows
+        self.order = np.empty(0, np.int64)  # the rows, bin by bin
+        self.starts = np.empty(0, np.int64)  # where in it each bin starts
+        self.noise = Keystream(net.secret("alignment"))
+        # Of the ids in their bins: the two parts of a value that are told to find it, and the part that proves it.
+        self.finds = np.empty((self.rows, 2), np.uint64)
+        self.proofs = np.empty((self.rows, 2), np.uint64)
+
+    async def into_bins(self, bins: int, said: bytes, step: str) -> None:
+        """Hash all ids, with a sign of life at this step for each chunk, and put them into bins.
+
+        said: all that was said so far, in which both parties had their part. Hashes hang on it, so that nobody can
+        have searched for ids with special ones before.
+        """
+        session = hashlib.sha512(_PURPOSE + said).digest()
+        self.key_of_keys, self.key_of_words = session[:32], session[32:]
+        found = np.empty(self.rows, np.uint16)
+
+        def hash_chunk(part: slice) -> None:
+            self.names[part] = digests(self.packed, part)[:, :16].copy().view(">u8")
+            key = _mixed(self.names[part], self.key_of_keys)[:, 0]
+            found[part] = ((key >> np.uint64(32)) * np.uint64(bins)) >> np.uint64(32)
+
+        waiting = list(chunks(self.rows, CHUNK))
+        while waiting:
+            parts, waiting = waiting[: cores()], waiting[cores() :]
+            for task in [self.net.spawn(self.net.in_thread(hash_chunk, part)) for part in parts]:
+                await task
+            await self.net.send(self.other, step, None)
+            await self.worked(parts[-1].stop - parts[0].start, _HASHED)
+        self.order = await self.net.in_thread(lambda: np.argsort(found, kind="stable"))
+        self.starts = np.concatenate([[0], np.cumsum(np.bincount(found, minlength=bins))])
+
+    def bins(self) -> Iterator[slice]:
+        """Return which part of the order each bin is."""
+        for start, stop in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True):
+            yield slice(start, stop)
+
+    def keys_of(self, part: slice) -> tuple[Words, Words, Words]:
+        """Return names, keys of the table, and words for these ids, in the order of bins."""
+        names = self.names[self.order[part]]
+        return names, _mixed(names, self.key_of_keys), _mixed(names, self.key_of_words)
+
+    def keep(self, part: slice, names: Words, rows: Words) -> None:
+        """Keep the values that the rows of these ids make."""
+        prints = hashed(np.concatenate([names, rows], axis=1).astype("<u8", copy=False), _TAG)
+        self.finds[part] = prints[:, :2]
+        self.finds[part, 1] &= np.uint64(0xFFFFFFFF)  # 96 bits are told
+        self.proofs[part] = prints[:, 2:]
+
+
+class TransferLeader(_Transfer):
+    """The party whose ids choose, which learns values for these ids alone, and compares."""
+
+    async def run(self, met: Mapping[str, Met]) -> Rows:
+        """Find the common rows, once sizes are known."""
+        asked = max(self.minimum, met[self.other].minimum)
+        shape = (COLUMNS, 2, OFFER)
+        offer = expect_array(await self.net.recv(self.other, "align offer"), shape, np.uint8, self.other, "align offer")
+        answer, keys = await self.net.in_thread(answered, offer, self.noise)
+        await self.net.send(self.other, "align reply", answer)
+        chooser, (bins, most) = Chooser(keys), bins_of(self.rows)
+        await self.into_bins(bins, offer.tobytes() + answer.tobytes(), "align columns")
+        if np.diff(self.starts).max() > most:
+            raise ProtocolError("a bin of ids is too full, which happens once in 2^40 runs; run it again")
+        for part in self.bins():
+            await self.give_bin(chooser, part, most)
+        common = await self.compare(met[self.other].rows)
+        enough = len(common) >= asked  # if they are too few, only their number is told
+        await self.net.send(self.other, "align common", (len(common), asked))
+        for part in self.bins() if enough else ():
+            found = common[np.searchsorted(common, part.start) : np.searchsorted(common, part.stop)]
+            await self.net.send(self.other, "align common", self.proofs[found])
+        rows = self.order[common if enough else common[:0]]
+        return await self.agree(rows[in_order(self.names[rows])], len(common), asked)
+
+    async def give_bin(self, chooser: Chooser, part: slice, most: int) -> None:
+        """Choose with the ids of a bin, look up their values, and pass the check."""
+
+        def choose() -> tuple[Words, ...]:
+            names, keys, words = self.keys_of(part)
+            table = oblivious_store.encode(keys, words, most, self.noise)
+            chosen = self.noise.words(128 * words_for(len(table))).reshape(-1, 2)
+            chosen[: len(table)] = table
+            return (names, keys, chosen, *chooser.choose(chosen))
+
+        def look_up() -> None:
+            rows = rows_of(own)[: oblivious_store.rows(most)]
+            self.keep(part, names, oblivious_store.find(rows, oblivious_store.slots(keys, most), keys))
+
+        names, keys, chosen, own, told = await self.net.in_thread(choose)
+        await self.net.send(self.other, "align columns", told)
+        await self.net.in_thread(look_up)
+        while (challenge := await self.net.recv(self.other, "align challenge")) is None:
+            pass  # the follower still hashes its ids
+        if type(challenge) is not bytes or len(challenge) != 8:
+            raise ProtocolError(f"party {self.other!r} sent no 8 bytes at step 'align challenge'")
+        proof = await self.net.in_thread(chooser.prove, own, chosen, int.from_bytes(challenge, "little"))
+        await self.net.send(self.other, "align check", proof)
+        await self.worked(part.stop - part.start, _FOUND)
+
+    async def compare(self, count: int) -> Rows:
+        """Return which of its values the follower has too, by their place in the order of bins."""
+        order = await self.net.in_thread(in_order, self.finds)
+        found = [np.empty(0, np.int64)]
+        for part in chunks(count, _VALUES):
+            await self.still_at_work()
+            shape, step = (part.stop - part.start, 3), "align values"
+            told = expect_array(await self.net.recv(self.other, step), shape, np.uint32, self.other, step)
+            wanted = np.zeros((len(told), 2), np.uint64)
+            wanted[:, 0] = told[:, 0] | told[:, 1].astype(np.uint64) << np.uint64(32)
+            wanted[:, 1] = told[:, 2]
+            places, there = await self.net.in_thread(positions, self.finds, order, wanted)
+            found.append(places[there])
+        return np.unique(np.concatenate(found))
+
+
+class TransferFollower(_Transfer):
+    """The party with the secret, which can make the value of any id, and tells those of its own."""
+
+    async def run(self, met: Mapping[str, Met]) -> Rows:
+        """Help to find the common rows, once sizes are known."""
+        bits = np.unpackbits(np.frombuffer(self.noise.bytes(COLUMNS // 8), np.uint8)).astype(np.bool_)
+        choosing = await self.net.in_thread(Choosing, bits, self.noise)
+        await self.net.send(self.leader, "align offer", choosing.offer)
+        answer = expect_array(
+            await self.net.recv(self.leader, "align reply"), (COLUMNS, POINT), np.uint8, self.leader, "align reply"
+        )
+        keys: Bytes = await self.net.in_thread(choosing.keys, answer, self.leader, "align reply")
+        keeper, (bins, most) = RowKeeper(bits, keys), bins_of(met[self.leader].rows)
+        await self.into_bins(bins, choosing.offer.tobytes() + answer.tobytes(), "align challenge")
+        for part in self.bins():
+            await self.take_bin(keeper, part, most)
+        await self.tell_values()
+
+        while (verdict := await self.net.recv(self.leader, "align common")) is None:
+            pass  # the leader is still at work
+        count, asked = self.check_verdict(verdict)
+        rows = self.order[await self.hear_common(count)] if count >= asked else self.order[:0]
+        return await self.agree(rows[in_order(self.names[rows])], count, asked)
+
+    async def take_bin(self, keeper: RowKeeper, part: slice, most: int) -> None:
+        """Make the values of the ids of a bin, and check what the leader sent for it."""
+
+        def make(told: Words) -> Words:
+            columns = keeper.take(told)
+            rows = rows_of(columns)[: oblivious_store.rows(most)]
+            for piece in chunks(part.stop - part.start, CHUNK):  # they may be many more than the leader's
+                some = slice(part.start + piece.start, part.start + piece.stop)
+                names, keys, words = self.keys_of(some)
+                found = oblivious_store.find(rows, oblivious_store.slots(keys, most), keys)
+                found ^= coded(words) & keeper.secret
+                self.keep(some, names, found)
+            return columns
+
+        while (told := await self.net.recv(self.leader, "align columns")) is None:
+            pass  # the leader still hashes its ids
+        length = words_for(oblivious_store.rows(most))
+        told = expect_array(told, (COLUMNS, length), np.uint64, self.leader, "align columns")
+        challenge = self.noise.bytes(8)
+        await self.net.send(self.leader, "align challenge", challenge)
+        own = await self.net.in_thread(make, told)
+        proof, step = await self.net.recv(self.leader, "align check"), "align check"
+        if type(proof) is not tuple or len(proof) != 2:
+            raise ProtocolError(f"party {self.leader!r} sent no two arrays at step {step!r}")
+        columns = expect_array(proof[0], (COLUMNS,), np.uint64, self.leader, step)
+        words = expect_array(proof[1], (BITS,), np.uint64, self.leader, step)
+        number = int.from_bytes(challenge, "little")
+        await self.net.in_thread(keeper.check, own, number, (columns, words), self.leader, step)
+        await self.worked(part.stop - part.start, _FOUND)
+
+    async def tell_values(self) -> None:
+        """Tell the values of all its ids, in their own order, which says nothing: all bins have passed the check."""
+        order = await self.net.in_thread(in_order, self.finds)
+        for part in chunks(self.rows, _VALUES):
+            finds = self.finds[order[part]]
+            told = np.empty((len(finds), 3), np.uint32)
+            told[:, 0], told[:, 1] = finds[:, 0], finds[:, 0] >> np.uint64(32)
+            told[:, 2] = finds[:, 1]
+            await self.net.send(self.leader, "align values", told)
+
+    async def hear_common(self, count: int) -> Rows:
+        """Hear which of its ids are common, bin by bin: their places in the order of bins."""
+        found = [np.empty(0, np.int64)]
+        for part in self.bins():
+            told = await self.net.recv(self.leader, "align common")
+            most = min(count, part.stop - part.start)
+            if not isinstance(told, np.ndarray) or told.ndim != 2 or len(told) > most:
+                raise ProtocolError(f"party {self.leader!r} sent no {most} ids or fewer at step 'align common'")
+            told = expect_array(told, (len(told), 2), np.uint64, self.leader, "align common")
+            found.append(part.start + await self.net.in_thread(self.find, self.proofs[part], told))
+            count -= len(told)
+        if count:
+            raise ProtocolError(f"party {self.leader!r} told {count} common ids too few at step 'align common'")
+        return np.concatenate(found)
+
+
+def _mixed(names: npt.NDArray[np.uint64], key: bytes) -> Words:
+    """Return what a key of this run makes of names, 128 bits each."""
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    found: Words = np.frombuffer(cipher.update(names.astype(">u8").tobytes()), "<u8").reshape(-1, 2)
+    return found.astype(np.uint64, copy=False)
