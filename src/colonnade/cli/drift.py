@@ -45,7 +45,7 @@ def show_drift(options: argparse.Namespace, party: PartyFile) -> int:
 
 def _columns(options: argparse.Namespace, party: PartyFile) -> list[ColumnDrift]:
     from colonnade.jobs import model_file
-    from colonnade.tables import data
+    from colonnade.streams.loading import load
     from colonnade.versions.drift import FEWEST, drift_of
     from colonnade.versions.profile import profiles_of, read_profiles
 
@@ -54,13 +54,13 @@ def _columns(options: argparse.Namespace, party: PartyFile) -> list[ColumnDrift]
     if options.before is None:
         profiles = read_profiles(part.folder)
     else:
-        profiles = profiles_of(data.load(party.data, source=options.before, labels=False, texts=texts), part.prepared)
+        profiles = profiles_of(load(party.data, source=options.before, labels=False, texts=texts), part.prepared)
     if profiles is None:
         raise DataError(
             "there is no profile of the training, as its table was sparse or it was trained before there were any; for "
             "named columns give earlier rows to compare with: --before FILE"
         )
-    table = data.load(party.data, source=options.data, labels=False, texts=texts)
+    table = load(party.data, source=options.data, labels=False, texts=texts)
     if table.rows < FEWEST:
         raise DataError(f"{table.where} has {table.rows} rows, and {FEWEST} at least say anything; give more")
     return drift_of(profiles, table, part.prepared)

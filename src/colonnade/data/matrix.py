@@ -14,6 +14,7 @@ from colonnade.errors import DataError
 
 Array = npt.NDArray[Any]
 _NOTHING = ("NoneType", "NAType", "NaTType")
+_ROWS = 1 << 16  # that are looked at at a time
 _CODES = 2.0**31  # a code of a category is below this, so that it fits into 32 bits
 
 
@@ -47,6 +48,11 @@ def is_sparse(X: Any) -> bool:
     return known is not None and bool(known.issparse(X))
 
 
+def is_stored(X: Any) -> bool:
+    """Whether this is a matrix that stays on the disk: see `streams.stored_rows`."""
+    return hasattr(X, "pieces") and hasattr(X, "read")
+
+
 def frame_kind(X: Any) -> str:
     """Return "pandas" or "polars" for a frame of theirs; neither is imported for those who do not use it."""
     if type(X).__name__ == "LazyFrame":  # which would begin to read if it were asked for its columns
@@ -76,6 +82,9 @@ def matrix_of(name: str, X: Any, columns: Sequence[str] | None, categories: Iter
         names = names or tuple(str(column) for column in X.columns)
         coded = places_of(name, categories, names, X.shape[1])
         X = _frame_values(name, X, names, coded)
+    if is_stored(X):  # it was looked at when it was written
+        names, given = names or made_up_names(X.shape[1]), names is not None
+        return PartyMatrix(X, names, given, places_of(name, categories, names, X.shape[1]), False)
     X = _sparse(X) if is_sparse(X) else _dense(name, X)
     if X.ndim != 2:
         raise DataError(f"party {name!r}: X must have rows and columns (2 dimensions), got {X.ndim} dimension(s)")
@@ -87,8 +96,10 @@ def matrix_of(name: str, X: Any, columns: Sequence[str] | None, categories: Iter
     if coded is None:
         coded = places_of(name, categories, names, X.shape[1])
     values = X.data if is_sparse(X) else X
-    missing = not np.isfinite(values).all()
-    if missing and np.isinf(values).any():
+    # Some rows at a time: a truth value for every number would be a quarter of the numbers' own memory.
+    parts = [values[at : at + _ROWS] for at in range(0, len(values), _ROWS)]
+    missing = not all(np.isfinite(part).all() for part in parts)
+    if missing and any(np.isinf(part).any() for part in parts):
         raise DataError(f"party {name!r}: X has {where(X, np.isinf, names, named)}; impute or drop them first")
     _check_codes(name, X, names, coded)
     return PartyMatrix(X, names, named, coded, missing)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy.typing as npt
 
-from colonnade.blocks.columns import columns_from_value
 from colonnade.data import labels
 from colonnade.defences.base import as_defended
 from colonnade.engine.options import Training
@@ -19,6 +18,7 @@ from colonnade.objective import losses
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
+from colonnade.streams.streamed_columns import opened
 from colonnade.sums import open_sum
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class Family(ABC):
         """Score new rows: the first label holder returns their scores, the other parties return None."""
         secure = await open_sum(job.sum, net, job.topology)
         scorer = blurred(self.scorer(net.me, job, part.state, part.own), job.blur)
-        return await score_rows(secure, scorer, columns_from_value(part.X), job.holders[0])
+        return await score_rows(secure, scorer, opened(part.X), job.holders[0])
 
     def decode(self, loss: str, totals: Any) -> Any:
         """Turn the sums of all parties' parts into scores."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.class_weights import class_weights, weighed_rows
+from colonnade.data.matrix import is_stored
 from colonnade.data.party import Party, missing_values
 from colonnade.data.row_weights import Floats, trouble_of_all
 from colonnade.engine.exchange import shared_out
@@ -196,6 +197,13 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
         warn_single_features(parties, len(names))
     if kind.minds_scales:
         warn_scales(parties)
+    for party in parties:
+        if is_stored(party.X) and not job.algorithm.second_order:
+            tell(
+                f"party {party.name!r} keeps its columns on the disk, and {job.algorithm.name} reads rows in random "
+                f"order, one at a time, which takes far longer than from memory; raise memory under [data], or take "
+                f"BlockNewton, which reads all rows in order"
+            )
     if len(names) > 1:
         for words in kind.warnings(job.setting(names, rows), job.algorithm):
             tell(words)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.blocks.columns import columns_from_value
 from colonnade.engine.allowance import Limit
 from colonnade.errors import LabelError
 from colonnade.families.linear import LinearScorer
@@ -21,6 +20,7 @@ from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.leaks import HELD_OUT, OF_COLUMNS, Leak, Setting
 from colonnade.objective import losses, metrics
 from colonnade.runtimes.net import Net
+from colonnade.streams.streamed_columns import opened
 from colonnade.sums import open_sum
 
 
@@ -58,7 +58,7 @@ async def judge(net: Net, job: TrainingJob, part: TrainingPart, state: Any, budg
     """Take part in the sum of held-out scores; the label holder reports loss and metric to its own user."""
     if part.validation is None:
         return
-    first, columns = job.holders[0], columns_from_value(part.validation[0])
+    first, columns = job.holders[0], opened(part.validation[0])
     scorer, secure, pieces = LinearScorer(state), await open_sum(job.sum, net, job.topology), []
     if budget is not None and net.me != first:
         budget.charge(float(job.outputs))  # about every row, as a prediction about everybody would be

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from colonnade.algorithms import ALGORITHMS, FDML, VFB2, Algorithm, BlockNewton, FedSGD
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, Needed, columns_from_value, with_ones
+from colonnade.blocks.columns import Columns, Needed, with_ones
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
+from colonnade.data.matrix import is_stored
 from colonnade.defences.base import LabelDefence
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
@@ -34,6 +35,7 @@ from colonnade.objective.offset import with_offsets
 from colonnade.objective.weighted import Weighted, weighed
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
+from colonnade.streams.streamed_columns import opened
 
 # The most multiplications that one party's matrices may take to make once: about a minute of one core.
 _MOST_WORK = 2e11
@@ -188,7 +190,12 @@ class LinearFamily(Family):
         job.algorithm.check_sum(job.sum)  # checked again where a signal would leave in the clear
         check_penalty(job.sum, job.holders, job.options.penalises().name)
         ones = job.options.penalised and net.me == job.holders[0]  # an intercept that is a coefficient like others
-        whole = columns_from_value(with_ones(part.X) if ones else part.X)
+        if ones and is_stored(part.X):
+            raise OptionError(
+                f"party {net.me!r} keeps its columns on the disk, and an intercept with a penalty is a column beside "
+                f"them in memory; set penalise_intercept = false, or raise memory under [data]"
+            )
+        whole = opened(with_ones(part.X) if ones else part.X)
         needed = self._needed(whole)
         block, loss = self._block(needed.of(whole), job, net.me), _with_offsets(self._loss(job), part.y)
         if block.intercept is not None and part.y is not None and not any(one.private for one in job.defences):
@@ -207,7 +214,7 @@ class LinearFamily(Family):
         held_out = None
         if part.validation is not None:
             X, y, labelled = part.validation
-            other = needed.of(columns_from_value(with_ones(X) if ones else X))
+            other = needed.of(opened(with_ones(X) if ones else X))
             held_out = Part(other, other.shape[0], y, labelled, part.held_out_weights)
         agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None, job.defences)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session

@@ -18,7 +18,6 @@ import numpy as np
 
 from colonnade.algorithms.fedbcd import FedSGD
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import columns_from_value
 from colonnade.blocks.information import Joint, OwnInformation
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock
@@ -45,6 +44,7 @@ from colonnade.objective.ranking import ranking
 from colonnade.objective.weighted import Weighted, amount_of, labels_of, plain, weighed, weights_of
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
+from colonnade.streams.streamed_columns import opened
 from colonnade.sums import open_sum
 
 # All parties' columns together: the first label holder inverts a matrix of that size, and time grows with its square.
@@ -81,7 +81,7 @@ async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = Non
     name, penalty, holders, sum_name, topology, sealing, most, weighted = job
     X, state, y, labelled, weights = mine
     loss = Weighted(losses.loss(name)) if weighted else losses.loss(name)
-    columns = columns_from_value(X)
+    columns = opened(X)
     block = LinearBlock(columns, 1, penalties.penalty(*penalty), intercept=False)
     block.restore(tuple(state[:2]))
     agreed = Agreement(loss, holders, sum_name, topology)

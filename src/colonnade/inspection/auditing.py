@@ -35,7 +35,7 @@ from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.policy import kind_of
 from colonnade.objective import losses
 from colonnade.runtimes.net import TOTAL
-from colonnade.tables import data
+from colonnade.streams.loading import load
 from colonnade.tables.table import Table
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
@@ -143,7 +143,7 @@ def version_to_audit(party: PartyFile, given: str | None) -> Version | None:
 
 def _table(party: PartyFile, part: ModelPart, run: RecordedRun) -> Table:
     """Return the table of the training, or refuse another one."""
-    table = data.load(party.data, texts=part.prepared.texts)
+    table = load(party.data, texts=part.prepared.texts)
     if ids_digest(table) != run.ids:
         raise DataError(
             f"{table.where} holds other people, or in another order, than when the run was recorded; give the file of "

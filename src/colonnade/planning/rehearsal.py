@@ -23,7 +23,7 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.objective import losses
 from colonnade.planning.stand_ins import Rehearsed, check_rehearsable, rehearse_job
-from colonnade.tables import data
+from colonnade.streams.loading import load
 from colonnade.views.mirror import mirrored
 
 OF_REHEARSAL = (
@@ -47,7 +47,7 @@ def audit_rehearsal(
     """
     check_rehearsable(job, party.name, columns)
     say("reading the data", 0, 1)
-    table = data.load(party.data)
+    table = load(party.data)
     say("rehearsing the job", 0, 1)
     found = rehearse_job(job, party, table, columns, seed=job.algorithm.seed)
     job = job if (best := found.trained[party.name].validated) is None else job.candidate(best.best)

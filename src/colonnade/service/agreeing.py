@@ -56,6 +56,8 @@ async def _same_number_of_rows(net: Net, rows: int) -> None:
 def share_out(rows: Rows, part: float, seed: int) -> tuple[Rows, Rows]:
     """Return (training rows, held-out rows): the same people at every party, as `rows` has one order at all of them."""
     count = round(part * len(rows))
+    if not count:
+        return rows, rows[:0]
     order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
     return rows[np.sort(order[count:])], rows[np.sort(order[:count])]
 

@@ -31,7 +31,8 @@ from colonnade.service.binned import check_card
 from colonnade.service.findings import Finding, tried
 from colonnade.service.table_source import column_names, how_prepared, sources
 from colonnade.service.tree_check import cells_and_ranges
-from colonnade.tables import data, preparation
+from colonnade.streams.loading import load
+from colonnade.tables import preparation
 from colonnade.tables.near_levels import near_levels
 
 # What sealed training would take, given the rows and the columns of this party; "" where there is nothing to say.
@@ -60,7 +61,7 @@ def _certificates(party: PartyFile) -> str:
 def _data(job: Job, party: PartyFile, sealed_costs: Sealed) -> list[Finding]:
     kind = family(job.family)
     try:
-        table = data.load(party.data)
+        table = load(party.data)
         prepared = preparation.fit(table, party.prepare, **how_prepared(job))
         check_card(job, party.name, prepared)
         columns = column_names(prepared)

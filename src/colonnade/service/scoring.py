@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.columns import Columns, columns_from_value, columns_to_value
+from colonnade.blocks.columns import Columns, columns_to_value
 from colonnade.data.ids import pack, unpack
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
 from colonnade.families.scoring import Scorer
@@ -25,6 +25,7 @@ from colonnade.jobs.people import DAY, FEW, Refusal
 from colonnade.leaks import ASKED, OF_COLUMNS, OF_PEOPLE, PREDICTED, Leak, Setting
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
+from colonnade.streams.streamed_columns import opened
 from colonnade.sums import SecureSum, open_sum
 
 Array = npt.NDArray[Any]
@@ -56,7 +57,7 @@ def scoring_leaks(setting: Setting) -> tuple[Leak, ...]:
 
 def columns_of(X: Any) -> Columns:
     """Return an array or a CSR matrix in the form that the blocks take."""
-    return columns_from_value(columns_to_value(X))
+    return opened(columns_to_value(X))
 
 
 class Directory:

@@ -28,7 +28,8 @@ from colonnade.objective.calibration import decided_by
 from colonnade.runtimes.net import Net
 from colonnade.service.in_use import judge, loaded, scorer_of, use
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
-from colonnade.tables import data
+from colonnade.streams.loading import load
+from colonnade.streams.preparing import Room, prepared
 from colonnade.tables.table import Table
 from colonnade.versions.identity import short
 
@@ -63,7 +64,7 @@ def predict(
     ids = [str(one) for one in _ids(table, party.name).tolist()]
     here = _among(ids, served)
     asked = table.take(here) if here.any() else None
-    X = None if asked is None else part.prepared.apply(asked)
+    X = None if asked is None else prepared(part.prepared, asked, _room(party))
     judge(party, part, table.take(here), tell)
 
     async def program(net: Net) -> Scores:
@@ -81,7 +82,8 @@ def _alone(job: Job, party: PartyFile, source: Path | None, version: str | None,
     part = model_file.load(party.folder, party.name, version)
     table = _table(party, part, source)
     judge(party, part, table, tell)
-    scorer, columns = scorer_of(part, party, job), columns_of(part.prepared.apply(table))
+    X = prepared(part.prepared, table, _room(party))
+    scorer, columns = scorer_of(part, party, job), columns_of(X)
     totals = cast("SummedScorer", scorer).of(columns, np.arange(table.rows))
     ids = [str(one) for one in _ids(table, party.name).tolist()]
     return Scores(ids, np.ones(len(ids), dtype=bool), outputs(job, part, totals[:, 0], party.answers))
@@ -103,12 +105,13 @@ def serve_once(
 
     def read() -> tuple[Any, ...]:
         table, directory = _directory(party, part, served, tell)
+        rows_of = _rows_of(party, part, table)
 
         def lookup(asked: list[str]) -> tuple[Any, npt.NDArray[np.bool_]]:
             rows, known = directory.find(asked)
             if not len(rows):
                 return None, known
-            return part.prepared.apply(table.take(rows)), known
+            return rows_of(rows), known
 
         return (lookup,)
 
@@ -176,6 +179,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         return _directory(party, part, served, tell)
 
     async def program(net: Net, table: Any, directory: Any) -> None:
+        rows_of = await net.in_thread(_rows_of, party, part, table)
         asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
@@ -188,7 +192,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
             added = None if table.added is None else np.zeros(len(ids))
             if added is not None:
                 added[known] = table.added[places]
-            return part.prepared.apply(table.take(places)) if len(places) else None, known, added
+            return rows_of(places) if len(places) else None, known, added
 
         async def answer(ids: list[str], X: Any, here: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
             try:
@@ -277,7 +281,19 @@ def _directory(
 
 
 def _table(party: PartyFile, part: ModelPart, source: Path | None) -> Table:
-    return data.load(party.data, source=source, labels=False, texts=part.prepared.texts)
+    return load(party.data, source=source, labels=False, texts=part.prepared.texts, home=party.folder)
+
+
+def _room(party: PartyFile) -> Room:
+    return Room.of(party.data, party.folder)
+
+
+def _rows_of(party: PartyFile, part: ModelPart, table: Table) -> Callable[[npt.NDArray[np.int64]], Any]:
+    """Return what gives some rows of a table, prepared; one that is read in chunks is prepared once, as a whole."""
+    if not table.lazy:
+        return lambda rows: part.prepared.apply(table.take(rows), _room(party).dtype)
+    X = prepared(part.prepared, table, _room(party))
+    return lambda rows: X[rows]
 
 
 def _ids(table: Table, party: str) -> Array:

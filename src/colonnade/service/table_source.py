@@ -8,6 +8,7 @@ from typing import Any
 from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.prepared import cells_of, with_bins
+from colonnade.blocks.row_blocks import ascending
 from colonnade.errors import ColonnadeError, DataError
 from colonnade.inspection.recorded import ids_digest
 from colonnade.jobs.job import Job
@@ -15,7 +16,9 @@ from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.tree_part import grows_trees
 from colonnade.service.training import Rows
 from colonnade.settings.settings import Settings
-from colonnade.tables import data, preparation
+from colonnade.streams.loading import load
+from colonnade.streams.preparing import Room, prepared
+from colonnade.tables import preparation
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
@@ -31,9 +34,13 @@ def sources(learned: LearnedPreparation) -> int:
     return len({column.name for column in learned.columns}) or len(column_names(learned))
 
 
-def how_prepared(job: Job) -> dict[str, bool]:
+def how_prepared(job: Job) -> dict[str, Any]:
     """Return how the columns of a job's tables are prepared, where a party's file does not say it."""
     return {"trees": grows_trees(job), "reference": job.statistics, "binned": job.binning is not None}
+
+
+def _all_in_order(rows: Rows, count: int) -> bool:
+    return len(rows) == count and ascending(rows)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class PreparedTable:
     learned: LearnedPreparation
     columns: tuple[str, ...]
     sources: int  # columns that these were made of
+    room: Room
 
     @property
     def categories(self) -> tuple[int, ...]:
@@ -51,8 +59,8 @@ class PreparedTable:
         return self.learned.categories
 
     def matrix(self, rows: Rows) -> Any:
-        """Return these rows, prepared."""
-        return self.learned.apply(self.table.take(rows))
+        """Return these rows, prepared; on the disk, where the party's file allows less memory than they need."""
+        return prepared(self.learned, self.table.take(rows), self.room)
 
 
 class TableSource:
@@ -71,8 +79,10 @@ class TableSource:
         reference: bool = False,
         binned: bool = False,
         class_weight: Any = None,
+        room: Room | None = None,
     ) -> None:
-        self.table, self._prepare = table, prepare
+        self.table, self._prepare, self._room = table, prepare, room or Room()
+        self._whole: LearnedPreparation | None = None  # of all rows, where it was asked for
         self._how = {"trees": trees, "reference": reference, "binned": binned}
         self.class_weight = class_weight
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
@@ -85,13 +95,17 @@ class TableSource:
     @classmethod
     def of(cls, job: Job, party: PartyFile) -> TableSource:
         """Read the table that a party's file describes."""
-        weights = party.data["class_weight"]
-        return cls(data.load(party.data), party.prepare, **how_prepared(job), class_weight=weights)
+        weights, room = party.data["class_weight"], Room.of(party.data, party.folder)
+        table = load(party.data, home=party.folder)
+        return cls(table, party.prepare, **how_prepared(job), class_weight=weights, room=room)
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
-        self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
         self.trained_on = rows
+        if self.table.lazy and self._whole is not None and _all_in_order(rows, self.table.rows):
+            self.learned = self._whole  # the columns are not read once more
+        else:
+            self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
         return self._prepared(self.learned)
 
     def cells(self, rows: Rows, options: BinningOptions) -> list[FineColumn]:
@@ -112,12 +126,13 @@ class TableSource:
         return self._prepared(self.learned)
 
     def _prepared(self, learned: LearnedPreparation) -> PreparedTable:
-        return PreparedTable(self.table, learned, column_names(learned), sources(learned))
+        return PreparedTable(self.table, learned, column_names(learned), sources(learned), self._room)
 
     def whole(self) -> LearnedPreparation | None:
         """Learn the preparation from all rows; None where some of these can't be prepared."""
         try:
-            return preparation.fit(self.table, self._prepare, **self._how)
+            self._whole = preparation.fit(self.table, self._prepare, **self._how)
+            return self._whole
         except ColonnadeError:
             return None  # the common ones may do; if they don't, the run ends with the reason
 

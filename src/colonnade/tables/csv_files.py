@@ -12,7 +12,7 @@ import gzip
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from colonnade.settings.settings import Settings
 from colonnade.tables.duckdb_files import connect, plain_type, reason
 from colonnade.tables.encodings import advice, in_utf8
 from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, spellings
-from colonnade.tables.table import Table, choose
+from colonnade.tables.table import Chosen, Table, choose
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,32 +37,53 @@ _GROUPED = r"[+-]?[0-9]{1,3}([.][0-9]{3})+(,[0-9]+)?"
 def load_csv(settings: Settings, path: Path, labels: bool, texts: frozenset[str]) -> Table:
     """Read a CSV file; `texts` are columns that are text whatever they look like."""
     with in_utf8(settings, path) as utf8:
-        return _load(settings, dialect(utf8, path, settings), labels, texts)
+        file = dialect(utf8, path, settings)
+        chosen = choose(settings, file.names, file.called, labels)
+        with connect(only=(file.path,)) as con:
+            return read_csv_files(con, settings, [file], chosen, texts).table(chosen, texts)
 
 
-def _load(settings: Settings, file: Dialect, labels: bool, texts: frozenset[str]) -> Table:
+def read_csv_files(
+    con: DuckDBPyConnection,
+    settings: Settings,
+    files: Sequence[Dialect],
+    chosen: Chosen,
+    texts: frozenset[str],
+    table: str = "t",
+    where: str | None = None,
+) -> Query:
+    """Read files with the same columns, one after the other, into a new table of the connection.
+
+    table: what it is called, in SQL; `t` is kept in memory. where: how errors call it.
+    """
     import duckdb
 
-    chosen = choose(settings, file.names, file.called, labels)
-    kept = chosen.names
-    inside = {name: f"c{number}" for number, name in enumerate(file.names)}
-    wanted = frozenset(chosen.columns)
+    first, kept, wanted = files[0], chosen.names, frozenset(chosen.columns)
+    inside = {name: f"c{number}" for number, name in enumerate(first.names)}
     types = dict.fromkeys(inside.values(), "VARCHAR")
-    with connect(only=file.path) as con:
-        try:
-            guessed = [kind for _, kind, *_ in con.execute(f"DESCRIBE FROM {file.scan()}").fetchall()]
-            for name, kind in zip(file.names, guessed, strict=True):
-                # Dates stay as they are written: only who reads all of them can tell days from months.
-                if name in wanted and name not in texts and not is_date(plain_type(kind)):
-                    # A guess of the first rows: later numbers may have a fraction.
-                    types[inside[name]] = "DOUBLE" if plain_type(kind) in NUMBERS and kind != "BOOLEAN" else kind
-            con.execute(f"CREATE TEMP TABLE t AS SELECT {', '.join(inside[n] for n in kept)} FROM {file.scan(types)}")
-        except duckdb.Error as error:
-            raise settings.error("source", why_refused(con, file, types, reason(error)), DataError) from None
-        query = Query(con, settings, file.called, inside, {name: plain_type(types[inside[name]]) for name in kept})
-        unsettled = [name for name in kept if query.types[name] == "VARCHAR" and name not in texts]
-        settle_kinds(query, unsettled, chosen.id, chosen.label, file.decimal)
-        return query.table(chosen, texts)
+    at = first
+    try:
+        guesses = []
+        for at in files:
+            described = con.execute(f"DESCRIBE FROM {at.scan()}").fetchall()
+            # A guess of the first rows: later numbers may have a fraction.
+            plain = [(kind, plain_type(kind) in NUMBERS and kind != "BOOLEAN") for _, kind, *_ in described]
+            guesses.append(["DOUBLE" if number else kind for kind, number in plain])
+        for name, *kinds in zip(first.names, *guesses, strict=True):
+            # Dates stay as they are written: only who reads all of them can tell days from months.
+            if name in wanted and name not in texts and len({*kinds}) == 1 and not is_date(plain_type(kinds[0])):
+                types[inside[name]] = kinds[0]
+        made = f"CREATE {'TEMP ' if table == 't' else ''}TABLE {table} AS"
+        for at in files:
+            cells = ", ".join(inside[name] for name in kept)
+            con.execute(f"{made if at is first else f'INSERT INTO {table}'} SELECT {cells} FROM {at.scan(types)}")
+    except duckdb.Error as error:
+        raise settings.error("source", why_refused(con, at, types, reason(error)), DataError) from None
+    found = {name: plain_type(types[inside[name]]) for name in kept}
+    query = Query(con, settings, where or first.called, inside, found, table)
+    unsettled = [name for name in kept if query.types[name] == "VARCHAR" and name not in texts]
+    settle_kinds(query, unsettled, chosen.id, chosen.label, first.decimal)
+    return query
 
 
 # -- how it is written -------------------------------------------------------------------------------------------------
@@ -227,7 +248,7 @@ def _points(query: Query, cell: str, point: str, filled: int, numbers: int) -> b
 
 def _mixed(query: Query, name: str, cell: str, point: str, strange: int, numbers: int) -> Exception:
     row, value = query.con.execute(
-        f"SELECT rowid + 1, {cell} FROM t WHERE {cell} IS NOT NULL AND TRY_CAST({point} AS DOUBLE) IS NULL "
+        f"SELECT rowid + 1, {cell} FROM {query.of} WHERE {cell} IS NOT NULL AND TRY_CAST({point} AS DOUBLE) IS NULL "
         f"ORDER BY rowid LIMIT 1"
     ).fetchall()[0]
     return query.settings.error(

@@ -11,6 +11,8 @@
     # class_weight = "balanced"     # beside a label: how much rows of each class count; or { good = 1, bad = 5 }
     columns = ["age", "income"]     # by default all others; or exclude = ["name"]
     # encoding = "windows-1252"     # of a CSV file that is not UTF-8
+    # dtype = "float32"             # of prepared columns: half the memory
+    # memory = "2GB"                # prepared columns beyond it stay on the disk (`streams`)
 
 Everything that is wrong with it is one sentence, with the file, the line and the key.
 """
@@ -20,17 +22,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import DataError
 from colonnade.settings.settings import Key, ListOf, Section, Settings, nearest
+from colonnade.settings.sizes import size_trouble
 from colonnade.tables.encodings import UTF8, known_encoding
 from colonnade.tables.libsvm import PACKED, load_libsvm
 from colonnade.tables.numpy_files import load_numpy
 from colonnade.tables.table import Table, check_ids
+
+if TYPE_CHECKING:
+    from colonnade.tables.query_files import FileOfQuery
 
 
 def _one_sign(value: str) -> str | None:
@@ -47,7 +53,7 @@ def _class_weight(value: Any) -> str | None:
 
 
 SECTION = Section(
-    Key("source", str),
+    Key("source", (str, ListOf(str, least=1))),  # several files with the same columns, too: a list, or with * in it
     Key("sql", str),
     Key("database", str),
     Key("id", str),
@@ -66,6 +72,8 @@ SECTION = Section(
     Key("decimal", str, default=".", allowed=(".", ",")),
     Key("first_index", int, default=1, allowed=(0, 1)),
     Key("features", int, least=1, most=2**31 - 2),
+    Key("dtype", str, allowed=("float32", "float64")),
+    Key("memory", str, check=size_trouble),
 )
 _QUERY = {"id", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude", "text", "missing"}
 _OF_CSV = frozenset(("delimiter", "decimal", "encoding"))
@@ -101,7 +109,7 @@ def load(
     if settings["sql"] is not None:
         return _load_sql(settings, None if source is None else Path(source), labels, as_text)
     path = Path(source) if source is not None else settings.origin.folder / settings["source"]
-    kind = _check_file(settings, path)
+    kind = check_file(settings, path)
     if kind == "csv":
         from colonnade.tables.csv_files import load_csv
 
@@ -112,7 +120,7 @@ def load(
         return load_parquet(settings, path.absolute(), labels, as_text)
     table = (load_libsvm if kind == "libsvm" else load_numpy)(settings, path, labels)
     if table.ids is None and settings["ids"] is not None:
-        table = replace(table, ids=_ids_of_file(settings, table.rows, path, source is not None))
+        table = replace(table, ids=ids_of_file(settings, table.rows, path, source is not None))
     return table
 
 
@@ -122,13 +130,18 @@ def _load_sql(settings: Settings, new: Path | None, labels: bool, texts: frozens
     from colonnade.tables.query_files import FileOfQuery
 
     file = FileOfQuery.of(settings, new)
-    _check_keys(settings, "sql", "sql", frozenset() if settings["source"] is None else _OF_CSV)
-    if file.path is not None and _check_file(settings, file.path, query=True) not in ("csv", "parquet"):
-        raise settings.error("source", f"a query reads CSV and Parquet files, got {file.path.name!r}", DataError)
+    check_query(settings, file)
     return load_sql(settings, file, labels, texts)
 
 
-def _check_file(settings: Settings, path: Path, *, query: bool = False) -> str:
+def check_query(settings: Settings, file: FileOfQuery) -> None:
+    """Refuse keys that mean nothing for a query, and a file that it can't read."""
+    check_keys(settings, "sql", "sql", frozenset() if settings["source"] is None else _OF_CSV)
+    if file.path is not None and check_file(settings, file.path, query=True) not in ("csv", "parquet"):
+        raise settings.error("source", f"a query reads CSV and Parquet files, got {file.path.name!r}", DataError)
+
+
+def check_file(settings: Settings, path: Path, *, query: bool = False) -> str:
     """Return the kind of a file, or raise if it is not there or of no known kind."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] and suffixes[-1] in PACKED
@@ -147,17 +160,18 @@ def _check_file(settings: Settings, path: Path, *, query: bool = False) -> str:
         what = "is a folder" if path.is_dir() else "is not there"
         raise settings.error("source", f"the file {str(path)!r} {what}{nearest(path.name, there)}", DataError)
     if not query:
-        _check_keys(settings, kind, path.name)
+        check_keys(settings, kind, path.name)
     return kind
 
 
-def _check_keys(settings: Settings, kind: str, where: str, more: frozenset[str] = frozenset()) -> None:
-    for key in sorted(settings.given - _KEYS[kind] - more - {"source", "sql"}):
+def check_keys(settings: Settings, kind: str, where: str, more: frozenset[str] = frozenset()) -> None:
+    """Refuse keys that mean nothing for a kind of source."""
+    for key in sorted(settings.given - _KEYS[kind] - more - {"source", "sql", "dtype", "memory"}):
         homes = ", ".join(name for name, keys in _KEYS.items() if key in keys)
         raise settings.error(key, f"has no meaning for {where}, only for {homes}; remove it")
 
 
-def _ids_of_file(settings: Settings, rows: int, source: Path, new: bool) -> npt.NDArray[Any]:
+def ids_of_file(settings: Settings, rows: int, source: Path, new: bool) -> npt.NDArray[Any]:
     """Return the ids in the file that `ids` names, one per line; new rows are other people, and bring their own."""
     path = source.with_name(f"{source.name}.ids") if new else settings.origin.folder / settings["ids"]
     if new and not path.is_file():

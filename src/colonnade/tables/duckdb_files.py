@@ -1,7 +1,8 @@
 """Parquet files and SQL, read with DuckDB, and the connection with which `csv_files` reads CSV.
 
 DuckDB is held short: it loads no extension, so that it can't reach a network; it sees no variable of Python; it writes
-nothing, neither to a file nor to a database; and where the source is one file, it can open this file only.
+nothing, neither to a file nor to a database, but for the scratch that a party's file asks for with `memory`; and where
+the source is files, it can open these only.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import ColonnadeWarning, DataError
 from colonnade.settings.settings import Settings
@@ -40,22 +41,32 @@ def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[
     import duckdb
 
     source = f"read_parquet({glob(path)})"
-    with connect(only=path) as con:
+    with connect(only=(path,)) as con:
         try:
             names = [name for name, *_ in con.execute(f"DESCRIBE FROM {source}").fetchall()]
             chosen = choose(settings, names, path.name, labels)
             con.execute(f"CREATE TEMP TABLE t AS SELECT {', '.join(map(sql_name, chosen.names))} FROM {source}")
         except duckdb.Error as error:
             raise settings.error("source", f"{path.name} can't be read: {reason(error)}", DataError) from None
-        return _as_it_is(con, settings, path.name).table(chosen, texts)
+        return described(con, settings, path.name).table(chosen, texts)
 
 
 def load_sql(settings: Settings, file: FileOfQuery, labels: bool, texts: frozenset[str]) -> Table:
-    """Read what a SELECT over files or a database finds; relative paths begin at the TOML file's own folder."""
+    """Read what a SELECT over files or a database finds."""
+    with connect() as con:
+        query = read_query(con, settings, file)
+        return query.table(choose(settings, list(query.cells), query.where, labels), texts)
+
+
+def read_query(con: DuckDBPyConnection, settings: Settings, file: FileOfQuery, table: str = "t") -> Query:
+    """Read what a SELECT finds into a new table of the connection; relative paths begin at the TOML file's own folder.
+
+    table: what it is called, in SQL; `t` is kept in memory.
+    """
     import duckdb
 
     folder = settings.origin.folder.absolute()
-    with connect() as con, file.view(settings) as view:
+    with file.view(settings) as view:
         if settings["database"]:
             _attach(con, settings)
         # Any file of this machine: no address of another one begins like this.
@@ -68,25 +79,35 @@ def load_sql(settings: Settings, file: FileOfQuery, labels: bool, texts: frozens
                 raise settings.error("sql", "must be one SELECT statement: it may read, and never change anything")
             # DuckDB's own search path comes after the working directory, which may hold another file of the same name.
             with _working_in(folder):
-                con.execute(f"CREATE TEMP TABLE t AS {statements[0].query}")
+                con.execute(f"CREATE {'TEMP ' if table == 't' else ''}TABLE {table} AS {statements[0].query}")
         except duckdb.Error as error:
             raise settings.error("sql", f"DuckDB can't run this: {reason(error)}", DataError) from None
         if settings["id"] is None and "order by" not in " ".join(settings["sql"].lower().split()):
             sentence = "without an id and without ORDER BY, rows may come in another order next time; give one of them"
-            warnings.warn(str(settings.error("sql", sentence)), ColonnadeWarning, stacklevel=3)
+            warnings.warn(str(settings.error("sql", sentence)), ColonnadeWarning, stacklevel=4)
         over = f" over {file.path.name}" if file.new and file.path is not None else ""
-        query = _as_it_is(con, settings, f"the result of sql{over}")
-        return query.table(choose(settings, list(query.cells), query.where, labels), texts)
+        return described(con, settings, f"the result of sql{over}", table)
 
 
-def connect(only: Path | None = None) -> DuckDBPyConnection:
-    """Open a database in memory under the rules above; `only` is the one file that it may open."""
+def connect(only: Sequence[Path] | None = None, scratch: Callable[[DuckDBPyConnection], None] | None = None) -> Any:
+    """Open a database in memory under the rules above; `only` are the files that it may open.
+
+    scratch: gives the connection a place on the disk, where the party's file has asked for one, before it is locked.
+    """
     import duckdb
 
     con = duckdb.connect(":memory:", config=dict(_CONFIG))
+    if scratch is not None:
+        scratch(con)
     if only is not None:
-        _lock(con, f"allowed_paths = [{quoted(str(only))}, {glob(only)}]")  # DuckDB looks for the second
+        lock(con, only)
     return con
+
+
+def lock(con: DuckDBPyConnection, only: Sequence[Path]) -> None:
+    """Let a connection open these files and no other ones from now on."""
+    both = [text for path in only for text in (quoted(str(path)), glob(path))]  # DuckDB looks for the second
+    _lock(con, f"allowed_paths = [{', '.join(both)}]")
 
 
 def _lock(con: DuckDBPyConnection, allowed: str) -> None:
@@ -129,10 +150,11 @@ def _working_in(folder: Path) -> Iterator[None]:
         yield
 
 
-def _as_it_is(con: DuckDBPyConnection, settings: Settings, where: str) -> Query:
-    described = con.execute("DESCRIBE t").fetchall()
-    names = {name: sql_name(name) for name, *_ in described}
-    return Query(con, settings, where, names, {name: plain_type(kind) for name, kind, *_ in described})
+def described(con: DuckDBPyConnection, settings: Settings, where: str, table: str = "t") -> Query:
+    """Return a table of the connection as it is, its columns under their own names."""
+    found = con.execute(f"DESCRIBE {table}").fetchall()
+    names = {name: sql_name(name) for name, *_ in found}
+    return Query(con, settings, where, names, {name: plain_type(kind) for name, kind, *_ in found}, table)
 
 
 def plain_type(kind: str) -> str:

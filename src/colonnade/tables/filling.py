@@ -30,10 +30,12 @@ class FilledPiece(NamedTuple):
 
 
 class Filling:
-    """The columns of one table on their way through their steps."""
+    """The columns of one table on their way through their steps; `numbers` are those of its rows, for errors."""
 
-    def __init__(self, where: str, columns: Sequence[tuple[Column, Numbers | Texts]], rows: int) -> None:
-        self.where, self.columns, self.rows = where, columns, rows
+    def __init__(
+        self, where: str, columns: Sequence[tuple[Column, Numbers | Texts]], rows: int, numbers: Array | None = None
+    ) -> None:
+        self.where, self.columns, self.rows, self.numbers = where, columns, rows, numbers
         widths = [len(column.outputs()) for column, _ in columns]
         self.starts = np.concatenate([[0], np.cumsum(widths)]).tolist()
         self.width: int = self.starts[-1]
@@ -57,7 +59,9 @@ class Filling:
         try:
             x, marks = column.numbers(source.values[part])
         except UnfitRow as error:
-            raise DataError(f"column {column.name!r} of {self.where} {error.at(part.start + error.row)}") from None
+            row = part.start + error.row
+            row = row if self.numbers is None else int(self.numbers[row])
+            raise DataError(f"column {column.name!r} of {self.where} {error.at(row)}") from None
         if isinstance(column.last, OneHot):
             yield FilledPiece(at, None, column.last.slots_of_numbers(x))
             return

@@ -213,23 +213,29 @@ class LearnedPreparation:
                 found[column.name] = (sum(often[value] for value in new), [str(value) for value in new])
         return found
 
-    def apply(self, table: Table) -> Any:
-        """Prepare the columns of a table: a C-ordered array, or CSR where most of it would be zeros."""
+    def apply(self, table: Table, dtype: Any = None, numbers: Array | None = None) -> Any:
+        """Prepare the columns of a table: a C-ordered array, or CSR where most of it would be zeros.
+
+        dtype: of the prepared numbers; by default float32 where all columns are. numbers: those of the table's rows,
+        where it is a part of a larger one, for errors.
+        """
         if table.sparse != (self.sparse is not None):
             kinds = ("sparse", "named columns") if table.sparse else ("named columns", "sparse")
             raise DataError(f"{table.where} is {kinds[0]} and the training rows were {kinds[1]}; give the same kind")
         if self.sparse is not None:
-            return self.sparse.apply(table)
+            matrix = self.sparse.apply(table)
+            return matrix if dtype is None else matrix.astype(dtype, copy=False)
         columns = []
         for column in self.columns:
             try:
                 columns.append((column, column.fitting(table.columns.get(column.name))))
             except ValueError as error:
                 raise DataError(f"column {column.name!r} of {table.where} {error}") from None
-        numbers = [source.values.dtype for _, source in columns if isinstance(source, Numbers)]
-        small = numbers and all(kind == np.float32 for kind in numbers) and not self.weighed
-        dtype = np.float32 if small else np.float64
-        filling = Filling(table.where, columns, table.rows)
+        if dtype is None:
+            given = [source.values.dtype for _, source in columns if isinstance(source, Numbers)]
+            small = given and all(kind == np.float32 for kind in given) and not self.weighed
+            dtype = np.float32 if small else np.float64
+        filling = Filling(table.where, columns, table.rows, numbers)
         return filling.csr(dtype) if _SPARSE * filling.filled < filling.width else filling.dense(dtype)
 
     def party(self, name: str, table: Table) -> Party:

@@ -29,13 +29,17 @@ _TEXTS = ("VARCHAR", "ENUM")
 
 @dataclass
 class Query:
-    """The table `t` of a connection: for each column that users know, its expression in SQL and its type."""
+    """A table inside a connection: for each column that users know, its expression in SQL and its type.
+
+    `of` is what SQL calls the table; its rows are numbered from 0 on by `rowid`.
+    """
 
     con: DuckDBPyConnection
     settings: Settings
     where: str
     cells: dict[str, str]
     types: dict[str, str]  # without parameters: DECIMAL, ENUM
+    of: str = "t"
 
     def read_as(self, name: str, kind: str, cell: str) -> None:
         """Read a column as another type from now on."""
@@ -43,15 +47,21 @@ class Query:
 
     def fetch(self, expression: str) -> Array:
         """Return one column."""
-        found: Array = self.con.execute(f"SELECT {expression} AS found FROM t").fetchnumpy()["found"]
+        found: Array = self.con.execute(f"SELECT {expression} AS found FROM {self.of}").fetchnumpy()["found"]
         return found
 
     def one(self, expressions: str) -> tuple[Any, ...]:
         """Return one row."""
-        return tuple(self.con.execute(f"SELECT {expressions} FROM t").fetchall()[0])
+        return tuple(self.con.execute(f"SELECT {expressions} FROM {self.of}").fetchall()[0])
 
     def table(self, chosen: Chosen, texts: frozenset[str]) -> Table:
         """Return all that was chosen; `texts` are columns that are text whatever they look like."""
+        beside = self.beside_columns(chosen, texts)
+        read = {name: self.texts(name) if self.is_text(name, texts) else self.numbers(name) for name in chosen.columns}
+        return Table(self.where, read, **beside)
+
+    def beside_columns(self, chosen: Chosen, texts: frozenset[str]) -> dict[str, Any]:
+        """Return ids, labels, weights and the like, by what a `Table` calls them, once all columns are seen to fit."""
         if not self.one("count(*)")[0]:
             key = "sql" if self.settings["sql"] else "source"
             raise self.settings.error(key, f"{self.where} has no rows; at least one is needed", DataError)
@@ -64,8 +74,7 @@ class Query:
             key: None if name is None else self.beside(key, name)
             for key, name in (("weight", chosen.weight), ("offset", chosen.offset), ("exposure", chosen.exposure))
         }
-        read = {name: self.texts(name) if self.is_text(name, texts) else self.numbers(name) for name in chosen.columns}
-        return Table(self.where, read, ids, labels, **beside)
+        return {"ids": ids, "label": labels, **beside}
 
     def is_text(self, name: str, texts: frozenset[str]) -> bool:
         """Return whether a column is text, by its type or because somebody says so; dates are read as texts."""
@@ -86,9 +95,13 @@ class Query:
 
     def numbers(self, name: str) -> Numbers:
         """Return a column of numbers, with NaN where there is none."""
+        return Numbers(self.fetch(self.number(name)))
+
+    def number(self, name: str) -> str:
+        """Write a column's cells as numbers, in SQL; NaN where there is none."""
         kind = "FLOAT" if self.types[name] == "FLOAT" else "DOUBLE"
         value = f"CAST({self.cells[name]} AS {kind})"
-        return Numbers(self.fetch(f"coalesce({self.unmarked(value, value, kind)}, 'nan'::{kind})"))
+        return f"coalesce({self.unmarked(value, value, kind)}, 'nan'::{kind})"
 
     def unmarked(self, cell: str, value: str, kind: str) -> str:
         """Write a cell in SQL that is NULL where its value, of this kind, is a number that stands for a missing one."""
@@ -97,15 +110,21 @@ class Query:
 
     def texts(self, name: str) -> Texts:
         """Return a column of text as codes, as Python's own texts would need ten times the memory."""
+        categories, code = self.codes(name, "categories")
+        found = Texts(self.fetch(code), categories)
+        self.con.execute("DROP TYPE IF EXISTS categories")
+        return found
+
+    def codes(self, name: str, kind: str) -> tuple[Array, str]:
+        """Return a column's categories, and its cells as their numbers, in SQL; `kind` is what their type is called."""
         value = self.text(name)
-        distinct = f"SELECT DISTINCT {value} AS found FROM t WHERE {value} IS NOT NULL ORDER BY found"
+        distinct = f"SELECT DISTINCT {value} AS found FROM {self.of} WHERE {value} IS NOT NULL ORDER BY found"
         categories = self.con.execute(distinct).fetchnumpy()["found"]
         if not len(categories):
-            return Texts(np.full(self.one("count(*)")[0], -1, dtype=np.int32), np.empty(0, dtype=object))
-        self.con.execute(f"CREATE TEMP TYPE categories AS ENUM ({distinct})")
-        codes = self.fetch(f"coalesce(enum_code(CAST({value} AS categories))::INTEGER, -1)")
-        self.con.execute("DROP TYPE categories")
-        return Texts(codes, np.asarray(categories, dtype=object))
+            return np.empty(0, dtype=object), "-1::INTEGER"
+        self.con.execute(f"CREATE TEMP TYPE {kind} AS ENUM ({distinct})")
+        code = f"coalesce(enum_code(CAST({value} AS {kind}))::INTEGER, -1)"
+        return np.asarray(categories, dtype=object), code
 
     def text(self, name: str) -> str:
         """Write a column's cells as text, in SQL; NULL where they are empty or say that they are missing."""
@@ -143,7 +162,8 @@ class Query:
             )
         again = self.one(f"count(*) - count(DISTINCT {cell})")[0]
         if again:
-            turns = f"SELECT rowid + 1 AS row, row_number() OVER (PARTITION BY {cell} ORDER BY rowid) AS turn FROM t"
+            turns = f"SELECT rowid + 1 AS row, row_number() OVER (PARTITION BY {cell} ORDER BY rowid) AS turn"
+            turns += f" FROM {self.of}"
             ((first,),) = self.con.execute(f"SELECT min(row) FROM ({turns}) WHERE turn > 1").fetchall()
             raise self.settings.error("id", repeated_ids(again, first, self.where), DataError)
         return self.fetch(cell)

@@ -63,7 +63,7 @@ class FileOfQuery:
             return
         path = self.path.absolute()
         if path.suffix.lower() in (".parquet", ".pq"):
-            with connect(only=path) as con:
+            with connect(only=(path,)) as con:
                 described = con.execute(f"DESCRIBE FROM read_parquet({glob(path)})").fetchall()
             lacking = self._lacking(settings, [name for name, *_ in described])
             yield f"SELECT *{lacking} FROM read_parquet({glob(path)})"

@@ -25,6 +25,7 @@ class Table:
     """What a source holds, as it was read.
 
     columns: name -> Numbers or Texts, in their order; or a scipy CSR matrix, whose names are in `names` if it has any.
+        A mapping may read each column only when it is asked for: see `lazy`.
     ids: integers or text, one per row, no two the same; None where rows are aligned already.
     label: numbers with NaN, or Python values with None, where a row has no label; None where the party holds none.
     weight: how much each row counts, a number >= 0; None where all count alike.
@@ -52,8 +53,15 @@ class Table:
         return hasattr(self.columns, "indptr")
 
     @property
+    def lazy(self) -> bool:
+        """Whether columns stay where they are until they are asked for, whole or some rows at a time (`streams`)."""
+        return hasattr(self.columns, "chunks")
+
+    @property
     def rows(self) -> int:
         """How many rows there are."""
+        if self.lazy:
+            return int(self.columns.rows)
         if self.sparse:
             return int(self.columns.shape[0])
         first = next(iter(self.columns.values()))
@@ -61,9 +69,12 @@ class Table:
 
     def take(self, rows: Any) -> Table:
         """Return some rows, by number or by a mask: the training part, or the rows that all parties have."""
-        columns = (
-            self.columns[rows] if self.sparse else {name: column.take(rows) for name, column in self.columns.items()}
-        )
+        if self.lazy:
+            columns = self.columns.take(rows)
+        elif self.sparse:
+            columns = self.columns[rows]
+        else:
+            columns = {name: column.take(rows) for name, column in self.columns.items()}
         along = {key: getattr(self, key) for key in ("ids", "label", "weight", "offset", "exposure")}
         taken: dict[str, Any] = {key: None if values is None else values[rows] for key, values in along.items()}
         return replace(self, columns=columns, **taken)

@@ -1,0 +1,320 @@
+"""Tables and prepared columns beyond memory: the same numbers and the same bits as in memory, and clear refusals."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import pytest
+
+from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.row_blocks import BLOCK
+from colonnade.errors import DataError, TomlError
+from colonnade.jobs.model_file import digest_of
+from colonnade.settings.settings import Origin, check
+from colonnade.settings.sizes import byte_size
+from colonnade.streams.loading import load
+from colonnade.streams.preparing import Room, prepared
+from colonnade.streams.scratch import NAME, Scratch
+from colonnade.streams.stored_rows import StoredRows
+from colonnade.streams.streamed_columns import StreamedColumns, opened
+from colonnade.tables import data, preparation
+
+ROWS = 3000
+
+
+def settings_of(folder, **given):
+    return check(given, data.SECTION, Origin(folder=folder))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One table as one Parquet file, as three, and as CSV in one and in three files."""
+    home = tmp_path_factory.mktemp("tables")
+    con = duckdb.connect()
+    con.execute("SELECT setseed(0.25)")
+    con.execute(
+        f"""CREATE TABLE t AS SELECT range AS id, round(random()::FLOAT, 4) AS a,
+        CASE WHEN random() < 0.9 THEN round(random() * 100, 3) END AS b,
+        ['red', 'green', 'blue', NULL][1 + (random() * 3.99)::INTEGER % 4] AS colour, (random() < 0.3)::INTEGER AS y,
+        (DATE '2020-01-01' + (random() * 900)::INTEGER)::VARCHAR AS day FROM range({ROWS})"""
+    )
+    (home / "parts").mkdir()
+    for form, ending in (("PARQUET", "parquet"), ("CSV", "csv")):
+        con.execute(f"COPY t TO '{home}/whole.{ending}' (FORMAT {form})")
+        for part in range(3):
+            where = f"id >= {part * ROWS // 3} AND id < {(part + 1) * ROWS // 3}"
+            con.execute(f"COPY (FROM t WHERE {where}) TO '{home}/parts/{part}.{ending}' (FORMAT {form})")
+    return home
+
+
+def whole(folder, source="whole.parquet", **more):
+    return data.load(settings_of(folder, source=source, id="id", label="y", **more))
+
+
+def same_column(one, other):
+    if hasattr(one, "codes"):
+        return [*one.categories] == [*other.categories] and (one.codes == other.codes).all()
+    return one.values.dtype == other.values.dtype and np.array_equal(one.values, other.values, equal_nan=True)
+
+
+SOURCES = {
+    "one Parquet file": {"source": "whole.parquet", "dtype": "float64"},
+    "a pattern": {"source": "parts/*.parquet"},
+    "a list": {"source": [f"parts/{part}.parquet" for part in range(3)], "dtype": "float64"},
+    "one CSV file": {"source": "whole.csv", "dtype": "float64"},
+    "CSV files": {"source": "parts/*.csv"},
+    "CSV in a scratch": {"source": "parts/*.csv", "memory": "50MB"},
+    "a query in a scratch": {"sql": "SELECT * FROM 'parts/*.parquet' ORDER BY id", "memory": "50MB"},
+}
+
+
+@pytest.mark.parametrize("given", SOURCES.values(), ids=SOURCES)
+def test_a_streamed_table_is_the_table(folder, tmp_path, given):
+    plain = whole(folder, "whole.csv" if "csv" in str(given) else "whole.parquet")
+    table = load(settings_of(folder, **given, id="id", label="y"), home=tmp_path)
+    assert table.lazy
+    assert table.rows == plain.rows
+    assert (table.ids == plain.ids).all()
+    assert (table.label == plain.label).all()
+    assert list(table.columns) == list(plain.columns)
+    assert all(same_column(table.columns[name], plain.columns[name]) for name in plain.columns)
+    learned = preparation.fit(plain)
+    assert preparation.fit(table) == learned
+    assert np.array_equal(prepared(learned, table, Room()), learned.apply(plain))
+    # Rows in the order that an alignment gives, which is not that of the file.
+    some = np.random.default_rng(1).permutation(ROWS)[: ROWS // 2]
+    assert preparation.fit(table, None, some) == preparation.fit(plain, None, some)
+    for rows in (some, np.sort(some), np.arange(ROWS) % 3 == 0, np.array([5, 7, 5])):
+        expected = learned.apply(plain.take(rows))
+        assert np.array_equal(prepared(learned, table.take(rows), Room()), expected)
+        assert np.array_equal(
+            prepared(learned, table.take(rows), Room(np.dtype("float32"))), expected.astype("float32")
+        )
+
+
+def test_prepared_columns_on_the_disk_are_those_in_memory(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("colonnade.streams.preparing.needed_memory", lambda *_: 0)
+    table = load(settings_of(folder, source="parts/*.parquet", id="id", label="y", memory="100kB"), home=tmp_path)
+    learned = preparation.fit(table)
+    for rows in (np.arange(ROWS), np.random.default_rng(2).permutation(ROWS), np.arange(0, ROWS, 2)):
+        room = Room(np.dtype("float32"), 30_000, tmp_path)
+        stored = prepared(learned, table.take(rows), room)
+        memory = prepared(learned, table.take(rows), Room(np.dtype("float32")))
+        assert isinstance(stored, StoredRows)
+        assert np.array_equal(stored[:], memory)
+        assert np.array_equal(stored[np.array([7, 8, 9, 3])], memory[[7, 8, 9, 3]])
+        assert digest_of(stored) == digest_of(memory)
+
+
+@pytest.fixture(scope="module")
+def block(tmp_path_factory):
+    """More rows than four blocks have, in memory and in a file."""
+    X = np.random.default_rng(3).standard_normal((4 * BLOCK + 777, 5)).astype(np.float32)
+    stored = StoredRows.made(Scratch(tmp_path_factory.mktemp("party")), X.shape, X.dtype, 4 * BLOCK * 20)
+    stored.write(0, X[:1000])
+    stored.write(1000, X[1000:])
+    return DenseColumns(X), StreamedColumns(stored)
+
+
+def chosen_rows(count):
+    rng = np.random.default_rng(4)
+    return {
+        "all": np.arange(count),
+        "from the middle": np.arange(BLOCK + 4, count),
+        "few": np.sort(rng.choice(count, 50, replace=False)),
+        "in any order": rng.permutation(count)[:1000],
+        "none": np.empty(0, np.int64),
+    }
+
+
+@pytest.mark.parametrize("which", ["all", "from the middle", "few", "in any order", "none"])
+def test_streamed_columns_have_the_same_bits(block, which):
+    memory, disk = block
+    rows, rng = chosen_rows(memory.shape[0])[which], np.random.default_rng(5)
+    assert disk.shape == memory.shape
+    for outputs in (1, 3):
+        W, signal = rng.standard_normal((5, outputs)), rng.standard_normal((len(rows), outputs))
+        assert (disk.forward(rows, W) == memory.forward(rows, W)).all()
+        found = [np.ones((5, outputs)) for _ in range(2)]
+        for columns, G in zip(block, found, strict=True):
+            columns.backward(rows, signal, 0.5, G)
+        assert (found[0] == found[1]).all()
+    weight = rng.random(len(rows))
+    for name, shape in (("gram", (5, 5)), ("squares", (5,))):
+        found = [np.ones(shape) for _ in range(2)]
+        for columns, out in zip(block, found, strict=True):
+            getattr(columns, name)(rows, weight, out)
+        assert (found[0] == found[1]).all()
+    assert all((a == b).all() for a, b in zip(disk.entries(rows), memory.entries(rows), strict=True))
+    assert (disk.part(rows, 1, 3) == memory.part(rows, 1, 3)).all()
+    assert np.allclose(disk.project(rows, W), memory.project(rows, W))
+    assert disk.nonzeros(rows) == memory.nonzeros(rows)
+
+
+def test_what_streamed_columns_are_like(block):
+    memory, disk = block
+    assert disk.mean_square() == memory.mean_square()
+    assert (disk.largest() == memory.largest()).all()
+    kept, rows, W = np.array([3, 1]), np.arange(memory.shape[0]), np.ones((2, 1))
+    assert (disk.only(kept).forward(rows, W) == memory.only(kept).forward(rows, W)).all()
+    assert not disk.only(kept[:0]).forward(rows, W[:1]).any()
+    assert isinstance(opened(np.zeros((2, 2))), DenseColumns)
+
+
+def test_an_array_file_stays_mapped(tmp_path):
+    X = np.random.default_rng(6).standard_normal((500, 4)).astype(np.float32)
+    np.save(tmp_path / "x.npy", X)
+    table = load(settings_of(tmp_path, source="x.npy", dtype="float32", exclude=["x1"]))
+    assert (table.columns["x2"].values == X[:, 2]).all()
+    learned = preparation.fit(table)
+    plain = data.load(settings_of(tmp_path, source="x.npy", exclude=["x1"]))
+    assert np.array_equal(prepared(learned, table, Room(np.dtype("float32"))), learned.apply(plain))
+
+
+def test_a_value_that_cannot_be_prepared_is_found_in_its_row(folder, tmp_path):
+    learned = preparation.fit(whole(folder, columns=["a"]))
+    con = duckdb.connect()
+    infinite = f"SELECT id, CASE WHEN id = 2345 THEN 'inf' ELSE a END::FLOAT AS a FROM '{folder}/whole.parquet'"
+    con.execute(f"COPY ({infinite}) TO '{tmp_path}/new.parquet'")
+    table = load(settings_of(tmp_path, source="new.parquet", dtype="float32", id="id"), labels=False)
+    with pytest.raises(DataError, match="infinite value in row 2346"):
+        prepared(learned, table, Room())
+    with pytest.raises(DataError, match="infinite value in row 2346"):
+        prepared(learned, table.take(np.arange(ROWS)[::-1].copy()), Room())
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"source": "whole.parquet", "memory": "2 elephants"}, 'memory: must be a number and a unit, like "500MB"'),
+        ({"source": "whole.parquet", "memory": "0GB"}, "must be above 0"),
+        ({"source": "whole.parquet", "dtype": "float16"}, "must be one of"),
+        ({"source": "parts/*.orc"}, "no file is like 'parts/\\*.orc'"),
+        ({"source": ["whole.parquet", "whole.csv"]}, "'whole.parquet' is parquet and 'whole.csv' is csv"),
+        ({"source": ["whole.parquet", "whole.parquet"]}, "is named twice"),
+        ({"source": ["whole.parquet", "gone.parquet"]}, "'.*gone.parquet' is not there"),
+        ({"source": "parts/*.csv", "sql": "SELECT * FROM source"}, "a query reads one file"),
+        ({"source": ["whole.parquet", "s3://bank/x.parquet"]}, "give files of one place"),
+        ({"source": "nothing://bank/x.parquet"}, "no store that fsspec knows"),
+    ],
+)
+def test_wrong_sources_are_one_sentence(folder, given, says):
+    with pytest.raises((DataError, TomlError), match=says) as error:
+        load(settings_of(folder, **given))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("id, 1.5 AS a", "2.{ending} has no column 'b', which 1.{ending} has"),
+        ("id, 1.5 AS a, 2.5 AS b, 3 AS c", "2.{ending} has a column 'c', which 1.{ending} has not"),
+        ("id, 'x' AS a, 2.5 AS b", "column 'a'"),
+    ],
+)
+def test_files_that_differ_are_refused_by_file_and_column(tmp_path, ending, columns, says):
+    con = duckdb.connect()
+    for name, chosen in (("1", "id, 0.5 AS a, 0.25 AS b"), ("2", columns)):
+        con.execute(f"COPY (SELECT {chosen} FROM (SELECT range AS id FROM range(9))) TO '{tmp_path}/{name}.{ending}'")
+    with pytest.raises(DataError, match=says.format(ending=ending)):
+        load(settings_of(tmp_path, source=f"*.{ending}", id="id"))
+
+
+def test_files_may_have_more_columns_than_are_named(tmp_path):
+    con = duckdb.connect()
+    con.execute(f"COPY (SELECT 1.5 AS a, 2 AS z FROM range(3)) TO '{tmp_path}/1.parquet'")
+    con.execute(f"COPY (SELECT 'q' AS q, 2.5 AS a FROM range(2)) TO '{tmp_path}/2.parquet'")
+    table = load(settings_of(tmp_path, source="*.parquet", columns=["a"]))
+    assert table.columns["a"].values.tolist() == [1.5, 1.5, 1.5, 2.5, 2.5]
+
+
+def test_too_little_memory_is_refused(folder, tmp_path):
+    table = load(settings_of(folder, source="whole.parquet", id="id", memory="1kB"), home=tmp_path)
+    learned = preparation.fit(table)
+    with pytest.raises(DataError, match=r"memory is 1\.0 kB and 8 prepared columns need 2\.1 MB at least"):
+        prepared(learned, table, Room(None, 1000, tmp_path))
+    stored = StoredRows.made(Scratch(tmp_path), (10, 2), np.float32, 1000)
+    with pytest.raises(DataError, match=r"can't be streamed in 1\.0 kB"):
+        StreamedColumns(stored)
+
+
+@pytest.mark.parametrize(("text", "size"), [("2GB", 2 * 10**9), ("500 MB", 5 * 10**8), ("1.5GiB", 3 << 29), ("7b", 7)])
+def test_sizes(text, size):
+    assert byte_size(text) == size
+
+
+# -- stores and scratches ----------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_read_as_files_are(folder):
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    for part in range(3):
+        store.pipe(f"/bank/{part}.parquet", (folder / "parts" / f"{part}.parquet").read_bytes())
+    table = load(settings_of(folder, source="memory://bank/*.parquet", id="id", label="y"))
+    plain = whole(folder)
+    assert (table.ids == plain.ids).all()
+    assert all(same_column(table.columns[name], plain.columns[name]) for name in plain.columns)
+    with pytest.raises(DataError, match=r"there is no file 'memory://bank/gone\.parquet'"):
+        load(settings_of(folder, source="memory://bank/gone.parquet", id="id"))
+    store.pipe("/bank/x.csv", b"id,a\n1,2\n")
+    with pytest.raises(DataError, match=r"read as Parquet, got 'x\.csv'"):
+        load(settings_of(folder, source="memory://bank/x.csv", id="id"))
+
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and names of open files are as on POSIX")
+
+
+@needs_posix
+def test_a_crash_leaves_nothing_to_read(tmp_path):
+    crash = (
+        "import os, sys; from pathlib import Path; import numpy as np\n"
+        "from colonnade.streams.scratch import Scratch; from colonnade.streams.stored_rows import StoredRows\n"
+        "scratch = Scratch(Path(sys.argv[1]))\n"
+        "stored = StoredRows.made(scratch, (1000, 4), np.float32, 10**6); stored.write(0, np.ones((1000, 4)))\n"
+        "scratch.file().write_bytes(b'private')\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", crash, str(tmp_path)], check=False)
+    assert done.returncode == -9
+    (left,) = [path for path in (tmp_path / NAME).iterdir() if path.is_dir()]
+    assert left.stat().st_mode & 0o777 == 0o700
+    files = list(left.iterdir())
+    assert sum(path.stat().st_size for path in files) == len(b"private")  # the rows have no name, and are gone
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files)
+    living = Scratch(tmp_path)
+    assert not left.exists()
+    another = Scratch(tmp_path)  # which takes nothing from one that is at work
+    assert living.path.exists()
+    assert another.path != living.path
+    living.close()
+    assert not living.path.exists()
+    assert another.path.exists()
+
+
+@needs_posix
+def test_rows_on_the_disk_take_no_memory(tmp_path):
+    """Memory is counted, not time: 160 MB of prepared columns stream through 20 MB."""
+    program = (
+        "import resource, sys; from pathlib import Path; import numpy as np\n"
+        "from colonnade.streams.scratch import Scratch; from colonnade.streams.stored_rows import StoredRows\n"
+        "from colonnade.streams.streamed_columns import StreamedColumns\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        "def passes(rows):\n"
+        "    stored = StoredRows.made(Scratch(Path(sys.argv[1])), (rows, 20), np.float32, 20_000_000)\n"
+        "    for at in range(0, rows, 10_000): stored.write(at, np.ones((10_000, 20), np.float32))\n"
+        "    columns, chosen = StreamedColumns(stored), np.arange(rows)\n"
+        "    columns.gram(chosen, np.ones(rows), np.zeros((20, 20)))\n"
+        "    columns.backward(chosen, np.ones((rows, 1)), 1.0, np.zeros((20, 1)))\n"
+        "passes(20_000); before = peak(); passes(2_000_000); print(peak() - before)"
+    )
+    run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert int(run.stdout) < 100_000_000  # 32 MB of rows' numbers and weights, 20 MB of buffers, and room to spare
