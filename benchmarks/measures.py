@@ -26,6 +26,7 @@ from hinted_sums import hinted_sums
 from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from lattice import lattice
+from many_parties import many_parties
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
@@ -168,6 +169,7 @@ MEASURES = (
     slow_line,
     loopback_training,
     search_over_lines,
+    many_parties,
     kernel_learning,
     kernel_growth,
     kernel_memory,

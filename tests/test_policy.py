@@ -14,6 +14,7 @@ from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.errors import PolicyRefused
 from colonnade.jobs.policy import KINDS, Policy, PolicyDoor, kind_of
 from colonnade.runtimes.endpoint import Endpoint
+from colonnade.sums.telling import passed_on, signed
 from test_job import GOOD, job
 
 CHECK = ("bank", ("bank", "shop"), "pairwise", 5, 64)
@@ -97,6 +98,7 @@ SENDS = {
     "send": 1,
     "send_portions": 2,
     "tell": 0,
+    "tell_each": 0,
     "total": 0,
     "total_phases": 0,
     "total_narrow": 0,
@@ -109,9 +111,9 @@ SENDS = {
     "add_up": 0,
 }
 # What else is called so is no business of the policy.
-OF = {"send": "net.send", "recv": "net.recv", "tell": ".tell"}
-HANDED_ON = ("tag", "step", "self.tags[holder]")
-HEARS = {"recv": 1, "hear_words": 1, "hear_signal": 2, "remasked": 2}
+OF = {"send": "net.send", "recv": "net.recv", "tell": ".tell", "hear": "session.hear"}
+HANDED_ON = ("tag", "step", "self.tags[holder]", "on", "by")
+HEARS = {"recv": 1, "hear_words": 1, "hear_signal": 2, "remasked": 2, "hear": 1, "hear_told_signal": 2, "fetch": 1}
 
 
 def names_in(tree):
@@ -170,7 +172,8 @@ def test_every_step_of_ours_has_a_kind():
     sent, heard = (set().union(*parts) for parts in zip(*found, strict=True))
     # Sealed training puts the names of its steps together from a kind and what it is about.
     sealed = {*SEALED_KINDS, "size of the target", "size of the weights"}
-    assert {kind_of(step) for step in sent} | sealed == set(KINDS)
+    on_its_way = {passed_on("signal", 0), signed("signal", 0)}  # whatever it is
+    assert {kind_of(step) for step in sent | on_its_way} | sealed == set(KINDS)
     assert {kind_of(step) for step in heard} <= {*KINDS, "end of serving"}  # which nobody sends
 
 

@@ -145,7 +145,7 @@ class AtOwnPace(Together):
         net, exchange = self.session.net, self.exchange
         if holder == net.me:
             new, told = exchange.draw(holder), tuple(exchange.drawn.values())
-            await self.session.tell("pace", told)
+            await self.session.tell_each("pace", told)
         else:
             heard = await net.recv(holder, "pace")
             new = exchange.draw(holder)

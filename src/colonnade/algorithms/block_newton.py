@@ -200,7 +200,7 @@ class NewtonParty:
         session, net = self.session, self.net
         if not self.leads:
             await net.send(session.leader, "room", self.room)
-            told = await net.recv(session.leader, "room")
+            told = await session.hear(session.leader, "room")
             if type(told) is not tuple or [type(one) for one in told] != [int, bool] or not 0 < told[0] <= self.room:
                 raise ProtocolError(
                     f"party {session.leader!r} must tell a number up to {self.room} and a bool at step 'room'"
@@ -344,7 +344,7 @@ class NewtonParty:
             await self.session.tell(tag, (unit, short))
         else:
             shape = (len(rows),) if self.own.outputs == 1 else (len(rows), self.own.outputs)
-            heard = await self.net.recv(holder, tag)
+            heard = await self.session.hear(holder, tag)
             if type(heard) is not tuple or len(heard) != 2 or type(heard[0]) is not float:
                 raise ProtocolError(f"party {holder!r} must tell a unit and an array at step {tag!r}")
             unit, short = heard[0], expect_array(heard[1], shape, kind, holder, tag)
@@ -416,7 +416,7 @@ class NewtonParty:
         if self.leads:
             await self.session.tell("move", weights)
         else:
-            weights = expect_array(await self.net.recv(leader, "move"), shape, np.float64, leader, "move")
+            weights = expect_array(await self.session.hear(leader, "move"), shape, np.float64, leader, "move")
             if not np.isfinite(weights).all():
                 raise ProtocolError(f"party {leader!r} must tell finite numbers at step 'move'")
         self.own.add(self.directions.combine(weights))
@@ -445,7 +445,7 @@ class NewtonParty:
             verdict = self._decide(self.leader, epoch, totals, starts=starts)
             await session.tell("verdict", tuple(verdict))
         else:
-            told = await self.net.recv(session.leader, "verdict")
+            told = await session.hear(session.leader, "verdict")
             verdict = Verdict.believed(told, session.leader, self.part, self.most_pieces, samples=self.samples)
         *_, self.fine, self.misled, self.pieces, self.stretch, self.part = verdict
         if whole and not self.misled:

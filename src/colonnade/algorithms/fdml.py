@@ -85,12 +85,12 @@ class FDML(VFB2):
 
     async def prepare(self, session: Session) -> None:
         """Agree on the shares a_l = d_l / d, on which the step size depends."""
-        block, net = cast("PredictionBlock", session.block), session.net
+        block = cast("PredictionBlock", session.block)
         # Only the sum is told: with masks and three or more parties, nobody's number of columns is.
         mine = float(block.columns.shape[1])
         total = await session.sum.total_wide("columns", np.array([mine]), session.leader)
         if total is None:
-            d = await net.recv(session.leader, "all columns")
+            d = await session.hear(session.leader, "all columns")
             if type(d) is not float or not mine <= d < inf:
                 raise ProtocolError(f"party {session.leader!r} must tell how many columns all have at 'all columns'")
         else:

@@ -259,7 +259,7 @@ class Search:
     async def _help(self) -> FloatArray:
         """Take part in another's search, until it has ended."""
         leader, shape = self.session.leader, (self.party.directions.count,)
-        while not self.party.alone and (told := await self.net.recv(leader, "trial")) is not None:
+        while not self.party.alone and (told := await self.session.hear(leader, "trial")) is not None:
             x = expect_array(told, shape, np.float64, leader, "trial")
             await self.session.sum.total_wide("search", self._share(x, whole=True), leader)
             self.net.traffic.round()

@@ -239,7 +239,7 @@ class ProximalNewton:
             step = self._decide(epoch, float(model[0]), float(model[1]), totals)
             await session.tell("verdict", tuple(step))
         else:
-            step = Step.believed(await self.net.recv(session.leader, "verdict"), session.leader)
+            step = Step.believed(await session.hear(session.leader, "verdict"), session.leader)
         if not step.accepted and point is not None:
             (self.theta, self.before), (self.scores, self.older) = point, scores
             self._go_to(self.theta)

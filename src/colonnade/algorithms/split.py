@@ -186,6 +186,7 @@ class SplitSession(NetworkSession):
 
     widths: dict[str, int] = field(default_factory=dict)
 
+    signals_alike: ClassVar[bool] = False
     follows: ClassVar[str] = "frozen"  # how scores follow from an embedding, only the top network says
 
     @property

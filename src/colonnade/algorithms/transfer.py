@@ -199,6 +199,7 @@ class TransferSession(NetworkSession):
     known: Any = None  # at the source: which of the common rows have a label
     _behind: Any = None  # at the source: what the last signal was made of
 
+    signals_alike: ClassVar[bool] = False
     follows: ClassVar[str] = "frozen"  # `TargetSteps` computes signals afresh itself
 
     @property

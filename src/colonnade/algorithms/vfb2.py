@@ -141,14 +141,22 @@ class BackwardUpdating(BatchSteps):
         signal = self.session.signal(scores, rows)
         # Step 5: send it to the collaborators, who know which rows it is about.
         self.session.allowance.backward(signal.size)
-        await self.session.tell("signal", self.session.guarded(signal, rows))
+        tell = self.session.tell if self._waits else self.session.tell_each
+        await tell("signal", self.session.guarded(signal, rows))
         return Given(rows, signal)
 
     # -- Algorithm 3: every other party answers with a collaborative update ------------------------------------------
 
     async def collaborate(self, holder: str, rows: Rows) -> Given | None:
         """Step 2: receive the signal from the dominator; what is returned goes to `update`, for steps 3 and 4."""
-        return Given(rows, await self.session.hear_signal(holder, rows))
+        hear = self.session.hear_told_signal if self._waits else self.session.hear_signal
+        return Given(rows, await hear(holder, rows))
+
+    @property
+    def _waits(self) -> bool:
+        """Whether all wait for each other, so that nobody's signal waits for one who is slow to pass it on."""
+        options = self.session.options
+        return isinstance(options, Asynchronous) and not options.asynchronous
 
     # -- the update, which is the same in both: steps 6 and 7 of Algorithm 2, steps 3 and 4 of Algorithm 3 -----------
 

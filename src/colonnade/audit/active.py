@@ -106,12 +106,19 @@ class GreedyNet:
     async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
         """See `Net.recv`; block Newton's signals, whose size does not matter, stay as they are."""
         value = await self._net.recv(frm, tag, patient=patient)
-        return self._larger(value) if tag.startswith("signal") and isinstance(value, np.ndarray) else value
+        return self._of_signal(tag, value)
+
+    def heard(self, frm: str, tag: str, value: Any) -> Any:
+        """See `Net.heard`; what goes on to others has gone on as it was."""
+        return self._of_signal(tag, self._net.heard(frm, tag, value))
 
     async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
         """See `Net.recv_within`."""
         found = await self._net.recv_within(frm, tag, seconds)
         return tuple(self._larger(one) if tag.startswith("signal") else one for one in found)
+
+    def _of_signal(self, tag: str, value: Any) -> Any:
+        return self._larger(value) if tag.startswith("signal") and isinstance(value, np.ndarray) else value
 
     def _larger(self, signal: Any) -> Any:
         size = float(np.sqrt(np.mean(np.square(signal)))) if len(signal) else 0.0

@@ -37,7 +37,7 @@ class Company:
         self.net = net
         self.others = [name for name in net.names if name != net.me]
 
-    async def tell(self, tag: str, value: Value) -> None:
+    async def tell_each(self, tag: str, value: Value) -> None:
         """Send the same to everybody else."""
         for name in self.others:
             await self.net.send(name, tag, value)
@@ -57,7 +57,7 @@ async def select_columns(
     own = [number for number, plan in enumerate(plans) if plan is not None]
     columns = _white(sampled(rows, MOST_ROWS), codes, plans, own)
     sizes = {net.me: len(own)}
-    await company.tell("block size", len(own))
+    await company.tell_each("block size", len(own))
     for name in company.others:
         told = await net.recv(name, "block size")
         if type(told) is not int or told < 0:

@@ -179,7 +179,7 @@ class EncryptedSignals(Signals):
         opened, net = cls(session), session.net
         if net.me in session.job.holders:
             opened.own = await net.in_thread(new_secret_key)
-            await session.tell("encryption key", opened.own.public)
+            await session.tell_each("encryption key", opened.own.public)
         for holder in session.job.holders:
             if holder != net.me:
                 opened.keys[holder] = await hear_key(net, holder)

@@ -106,13 +106,13 @@ class EncryptedShares(SharedProducts):
     async def _begin_holder(self) -> None:
         session, net, outputs = self.session, self.session.net, self.block.outputs
         self.own = await net.in_thread(new_secret_key, self.randomness)
-        await session.tell("encryption key", self.own.public)
+        await session.tell_each("encryption key", self.own.public)
         if _unbounded(session.job.loss):
             rows = session.train.owned[net.me]
             signals = session.signal(self.block.scores(rows), rows)
             size = max(float(np.sqrt(np.mean(np.square(signals)))), 1e-300)
             self._divide(int(np.clip(np.ceil(np.log2(size)), -_MOST_POWER, _MOST_POWER)))
-            await session.tell(_SIZE, self.power)
+            await session.tell_each(_SIZE, self.power)
         shares = {}
         for name in session.others:
             shape = (session.sizes[name],)

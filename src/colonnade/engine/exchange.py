@@ -29,6 +29,7 @@ from colonnade.objective.weighted import labels_of
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum
+from colonnade.sums.telling import Telling
 
 if TYPE_CHECKING:
     from colonnade.engine.session import Session
@@ -136,6 +137,7 @@ class Exchanges:
 
     follows: ClassVar[str] = "frozen"  # what FedBCD's signal="auto" is here, see `engine.following`
     bounded: ClassVar[bool] = True  # whether a block's curvature stays below what it says of itself at the start
+    signals_alike: ClassVar[bool] = True  # whether all parties are sent the same signal
     signals_kind: ClassVar[type[Signals] | None] = None  # how signals go back, where `open_signals` is not to choose
 
     @property
@@ -153,8 +155,21 @@ class Exchanges:
         """All parties but this one."""
         return [name for name in self.net.names if name != self.net.me]
 
+    @cached_property
+    def telling(self) -> Telling:
+        """This party's end of what is told to everybody: among many parties, down the tree of the sums."""
+        return Telling(self.net, self.job.topology)
+
     async def tell(self, tag: str, value: Any) -> None:
-        """Send the same value to every other party."""
+        """Tell every other party, each of which has to `hear` it before it goes on."""
+        await self.telling.tell(tag, value)
+
+    async def hear(self, teller: str, tag: str) -> Any:
+        """Return what a party tells all others."""
+        return await self.telling.hear(teller, tag)
+
+    async def tell_each(self, tag: str, value: Any) -> None:
+        """Send every other party the same by itself: where all tell all, or nobody shall wait for who is slow."""
         for name in self.others:
             await self.net.send(name, tag, value)
 
@@ -167,7 +182,7 @@ class Exchanges:
             if holder == me:
                 masks.append(part.labelled)
             else:
-                bits = await self.net.recv(holder, "labelled rows")
+                bits = await self.hear(holder, "labelled rows")
                 bits = expect_array(bits, ((part.rows + 7) // 8,), np.uint8, holder, "labelled rows")
                 masks.append(np.unpackbits(bits, count=part.rows).astype(bool))
         held = np.stack([np.asarray(mask) for mask in masks])
@@ -278,8 +293,15 @@ class Exchanges:
 
     async def hear_signal(self, holder: str, rows: Rows, tag: str = "signal") -> FloatArray:
         """The signal of a batch, from the holder that owns it; or something else of the same shape."""
+        return self._of_rows(await self.net.recv(holder, tag), holder, rows, tag)
+
+    async def hear_told_signal(self, holder: str, rows: Rows, tag: str = "signal") -> FloatArray:
+        """The same, where the holder tells all others."""
+        return self._of_rows(await self.hear(holder, tag), holder, rows, tag)
+
+    def _of_rows(self, told: Any, holder: str, rows: Rows, tag: str) -> FloatArray:
         shape = (len(rows),) if self.block.outputs == 1 else (len(rows), self.block.outputs)
-        return expect_array(await self.net.recv(holder, tag), shape, np.float64, holder, tag)
+        return expect_array(told, shape, np.float64, holder, tag)
 
 
 class Signals:
@@ -290,6 +312,7 @@ class Signals:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.told = session.signals_alike  # to all others; else each that steps is sent its own
 
     @classmethod
     async def begin(cls, session: Session) -> Signals:
@@ -309,6 +332,9 @@ class Signals:
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """At the holder: let these parties have what they step with."""
         self.session.allowance.backward(signal.size)
+        if self.told:
+            await self.session.tell("signal", signal)
+            return
         for name in to:
             await self.session.send_signal(name, signal)
 
@@ -317,7 +343,8 @@ class Signals:
 
     async def take(self, holder: str, rows: Rows) -> FloatArray:
         """Elsewhere: what this party's local steps on the batch need."""
-        return await self.session.hear_signal(holder, rows)
+        session = self.session
+        return await (session.hear_told_signal if self.told else session.hear_signal)(holder, rows)
 
     async def close(self) -> None:
         """After the last epoch: let every party have its own coefficients, where it has not."""

@@ -76,10 +76,13 @@ def sends_curvatures(form: str, setting: Setting) -> bool:
     return form == "curvature" and sends_curvature(setting.loss)
 
 
-async def following(session: Session, form: str, holder: str, rows: Rows, signal: FloatArray) -> Follow | None:
+async def following(
+    session: Session, form: str, holder: str, rows: Rows, signal: FloatArray, *, told: bool
+) -> Follow | None:
     """Return how this signal of a batch follows the party's own contribution; None where it is frozen.
 
-    The holder, which computes its signal afresh, is not concerned.
+    The holder, which computes its signal afresh, is not concerned. `told`: whether all parties step at once, so that
+    the holder can tell all of them what each needs.
     """
     loss = session.job.loss
     if form == "exact":
@@ -88,13 +91,13 @@ async def following(session: Session, form: str, holder: str, rows: Rows, signal
         return None
     bend = loss.curvature_from(signal)
     if bend is None:
-        bend = await session.hear_signal(holder, rows, "curvatures")
+        bend = await (session.hear_told_signal if told else session.hear_signal)(holder, rows, "curvatures")
     known = bend
     return lambda change: signal + known * change
 
 
-async def tell_curvatures(session: Session, rows: Rows, signal: FloatArray, scores: FloatArray) -> None:
+async def tell_curvatures(session: Session, rows: Rows, signal: FloatArray, scores: FloatArray, *, told: bool) -> None:
     """At the holder: send d²L/dz² of the batch to all others, where its signal does not tell it."""
     y, loss = session.train.y, session.job.loss
     if y is not None and loss.curvature_from(signal) is None:
-        await session.tell("curvatures", loss.curvature(scores, y[rows]))
+        await (session.tell if told else session.tell_each)("curvatures", loss.curvature(scores, y[rows]))

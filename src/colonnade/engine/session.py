@@ -219,7 +219,7 @@ class Session(Exchanges):
 
     async def hear_step(self) -> tuple[float, float]:
         """(eta0, the intercept's step in parts of it), as the leader tells them."""
-        told = await self.net.recv(self.leader, "step size")
+        told = await self.hear(self.leader, "step size")
         if type(told) is not tuple or [type(one) for one in told] != [float, float] or not _fits(told):
             raise ProtocolError(
                 f"party {self.leader!r} must tell a finite number above 0 and one from 0 to 1 at step 'step size'; "
@@ -302,7 +302,7 @@ class Session(Exchanges):
         """Add up what the parties have measured, and hear the leader's verdict; says whether to go on."""
         totals = await self._totals(shares)
         if totals is None:
-            told = await self.net.recv(self.leader, "verdict")
+            told = await self.hear(self.leader, "verdict")
             best, improved, stop = self.stopping.believed(told, self.leader)
         else:
             best, improved, stop = self.stopping.judge(epoch, totals, self.numbers_ahead())

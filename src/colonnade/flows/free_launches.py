@@ -184,7 +184,7 @@ class FreeLaunches:
             while not self.asked:
                 await self.ask.wait()
             what, kept = self.asked.popleft()
-            await self.session.tell("launch", what)
+            await self.session.tell_each("launch", what)
             return what, kept
         what = await self.next_of(holder)
         # No more evaluations than launches allow: each shows its asker a number about every row of its own.

@@ -38,6 +38,7 @@ async def descend(
         rests = form != "frozen" and session.bounded
         session.eta0 /= min(local_steps, len(session.net.names) / 2) if rests else local_steps
     signals = await open_signals(session)
+    signals.told = signals.told and order != "sequential"  # there each steps, and hears what for, in its turn
     done, go_on = await session.begin()
     for epoch in range(done + 1, options.epochs + 1):
         if not go_on:
@@ -98,9 +99,11 @@ class BlockRound:
         """
         session, work, follow = self.session, self.work, None
         if self.others is None:
-            follow = await following(session, self.form, self.holder, self.rows, signal)
+            told = self.signals.told
+            follow = await following(session, self.form, self.holder, self.rows, signal, told=told)
         elif self.form == "curvature":
-            await tell_curvatures(session, self.rows, signal, session.together(self.others, work.contribution()))
+            scores = session.together(self.others, work.contribution())
+            await tell_curvatures(session, self.rows, signal, scores, told=self.signals.told)
         start = None if follow is None or len(self.etas) == 1 else work.contribution()
         for q, eta in enumerate(self.etas):
             if q and self.others is not None:

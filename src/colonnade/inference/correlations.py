@@ -58,7 +58,7 @@ class Told(Protocol):
         """All parties but this one."""
         ...
 
-    async def tell(self, tag: str, value: Value) -> None:
+    async def tell_each(self, tag: str, value: Value) -> None:
         """Send the same to everybody else."""
         ...
 
@@ -106,7 +106,7 @@ class Correlations:
         net = self._net
         if self._after:
             self._own = await net.in_thread(new_secret_key)
-            await self._session.tell("encryption key", self._own.public)
+            await self._session.tell_each("encryption key", self._own.public)
         for name in self._order[:-1]:
             if name != net.me:
                 self._keys[name] = await hear_key(net, name)
@@ -161,7 +161,7 @@ class Correlations:
 
     async def _keep_pace(self, at: int) -> None:
         """Wait until everybody has done this portion, so that nobody is more than a portion ahead."""
-        await self._session.tell("pace", at)
+        await self._session.tell_each("pace", at)
         for name in self._session.others:
             if await self._net.recv(name, "pace") != at:
                 raise ProtocolError(

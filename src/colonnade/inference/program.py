@@ -134,7 +134,7 @@ class _Party:
                     c = self.loss.information(self.z[portion], self.y[portion])
                     await session.tell("curvatures", c)
                 else:
-                    told = await self.net.recv(holder, "curvatures")
+                    told = await session.hear(holder, "curvatures")
                     c = expect_array(told, (len(portion),), np.float64, holder, "curvatures")
                     if not (np.isfinite(c).all() and (c >= 0.0).all()):
                         raise ProtocolError(f"party {holder!r} must tell finite numbers >= 0 at step 'curvatures'")
@@ -192,7 +192,7 @@ class _Party:
     async def _sizes(self, mine: int, rows: int) -> dict[str, int]:
         """Tell and hear how many columns everybody has; all refuse where these are too many."""
         found = {self.net.me: mine}
-        await self.session.tell("block size", mine)
+        await self.session.tell_each("block size", mine)
         for name in self.session.others:
             told = await self.net.recv(name, "block size")
             if type(told) is not int or told < 0:

@@ -34,7 +34,7 @@ KINDS = (
     "representations to evaluate", "mean representation", "labels", "second moments", "room", "directions",
     "curvatures", "products", "trial", "search", "move", "block size", "sealed columns", "sealed products",
     "product shares", "pace", "lag", "launch", "inverse block", "null score", "ping", "load", "plan", "budget",
-    "ledger head", "ledger receipt", "training id", "choice",
+    "ledger head", "ledger receipt", "training id", "choice", "signing key", "signature", "passed on",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
     "weights of rows", "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS,
     *BINNING_KINDS,
@@ -53,14 +53,18 @@ NEVER, ALLOWED = RECORDED = ("never", "allowed")
 # Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
 _TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
 _TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
+_ON_ITS_WAY = re.compile(r".* from \d+ (passed on|signed)(?: in (?:trial|fit) \d+)?")
 _NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in (?:trial|fit) \d+)?")
 
 
 def kind_of(step: str) -> str:
     """Return the kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks.
 
-    Behind a colon a step of sealed training says what it is about, which changes nothing about what it shows.
+    Behind a colon a step of sealed training says what it is about, which changes nothing about what it shows. What a
+    party passes on is not its own, whatever it is: "signal from 0 passed on" is something passed on (`sums.telling`).
     """
+    if way := _ON_ITS_WAY.fullmatch(step):
+        return "passed on" if way[1] == "passed on" else "signature"
     step, _, _ = step.partition(":")
     match = _NUMBERED.fullmatch(step)
     if match is None or step.startswith("align"):

@@ -167,6 +167,14 @@ class Endpoint:
         self._awaits(frm)
         return await wait.promise
 
+    async def fetch(self, frm: str, tag: str) -> Any:
+        """See `Net.fetch`."""
+        return await self.recv(frm, tag)
+
+    def heard(self, frm: str, tag: str, value: Any) -> Any:
+        """See `Net.heard`; nobody looks on here."""
+        return value
+
     async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
         """See `Net.recv_within`."""
         self.step = tag

@@ -139,6 +139,14 @@ class Net(Protocol):
         """(value,) if it comes within so many seconds, else (): the run goes on without it. 0 only looks."""
         ...
 
+    async def fetch(self, frm: str, tag: str) -> Any:
+        """`recv` of something that goes on to others as it came: whoever looks on learns of it by `heard`."""
+        ...
+
+    def heard(self, frm: str, tag: str, value: Any) -> Any:
+        """Say what a party told this one by way of others; returns what this party takes it for."""
+        ...
+
     def spare(self, names: Collection[str]) -> None:
         """These parties may die without ending the run: from now on they are merely silent."""
         ...

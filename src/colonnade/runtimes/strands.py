@@ -76,6 +76,14 @@ class Strand:
         tag = self.named(tag)
         return await self._net.recv(frm, tag, patient=patient)
 
+    async def fetch(self, frm: str, tag: str) -> Any:
+        """Receive what the same strand of another party passed on."""
+        return await self._net.fetch(frm, self.named(tag))
+
+    def heard(self, frm: str, tag: str, value: Any) -> Any:
+        """Say what was told in this strand by way of others."""
+        return self._net.heard(frm, self.named(tag), value)
+
     async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
         """Receive what the same strand of another party sends in so many seconds."""
         return await self._net.recv_within(frm, self.named(tag), seconds)

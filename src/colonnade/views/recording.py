@@ -27,6 +27,12 @@ class RecordedNet:
         self.watcher.received(frm, tag, value)
         return value
 
+    def heard(self, frm: str, tag: str, value: Any) -> Any:
+        """See `Net.heard`."""
+        value = self._net.heard(frm, tag, value)
+        self.watcher.received(frm, tag, value)
+        return value
+
     async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
         """See `Net.recv_within`."""
         found = await self._net.recv_within(frm, tag, seconds)

@@ -95,6 +95,7 @@ class View:
     _queues: dict[tuple[str, str], deque[Any]] = field(default_factory=lambda: defaultdict(deque), repr=False)
     _passing: PassingMessages = field(default_factory=PassingMessages, repr=False, compare=False)
     _made: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _first_told: str = field(default="", repr=False, compare=False)  # whom this party tells its signals first
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return what follows from what was seen, which is worked out when it is first asked for, and then kept."""
@@ -209,7 +210,8 @@ class View:
 
     def sent(self, to: str, tag: str, value: Any) -> None:
         """Take down a signal that leaves, once, though it leaves for everybody."""
-        if tag == "signal" and to == next(name for name in self.names if name != self.me):
+        self._first_told = self._first_told or (to if tag == "signal" else "")
+        if tag == "signal" and to == self._first_told:
             numbers, grain = opened(value)
             self.outputs = numbers.size // max(1, len(numbers))
             self.saw(TOLD, tag, to, numbers, self.rows_of(tag, self.me, len(numbers)), grain)
