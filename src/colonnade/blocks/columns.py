@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks import FloatArray, Rows, second_order
+from colonnade.blocks.second_order import Judge
 from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as kernels
 from colonnade.kernels import gram, missed
@@ -27,9 +28,26 @@ def _lanes() -> tuple[FloatArray, FloatArray, Rows]:
 
 
 class Columns(Protocol):
-    """A party's columns, dense or CSR, as the kernels want them."""
+    """A party's columns, dense or CSR, as the kernels want them.
+
+    Sums over rows (`backward`, `gram`, `squares`, `look`) are made in fixed blocks of rows, see `row_blocks`: they have
+    the same bits whoever holds the rows, and however many threads or workers add them up. A list of no more rows than
+    a block has is added up in its order, wherever its rows are.
+    """
 
     shape: tuple[int, int]
+
+    def look(
+        self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
+    ) -> None:
+        """One pass of a Newton step over X[rows], in which every block of rows is read once.
+
+        The scores X[rows[at:end]] @ W go to `judge(at, end, scores)`, in any order of blocks and from several threads
+        at once. What it says of these rows is added up: with Z = [X, beside], Z.T @ signal to `gradient`, and the lower
+        triangle of Z.T @ diag(weight) @ Z to `matrix`, of which rows before `fresh` are left alone. Where it says None,
+        the scores were all that it wanted. `second_order.look` is this for whoever has forward, backward and gram.
+        """
+        ...
 
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray: ...  # noqa: D102
     def project(self, rows: Rows, W: FloatArray) -> FloatArray: ...  # noqa: D102
@@ -128,6 +146,12 @@ class DenseColumns:
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
         gram.dense_squares(self._X, rows, weight, out)
+
+    def look(
+        self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
+    ) -> None:
+        """See `Columns.look`."""
+        second_order.look(self, rows, W, judge, gradient, matrix, fresh)
 
 
 class CsrColumns:
@@ -247,6 +271,12 @@ class CsrColumns:
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
         gram.csr_squares(*self._parts, rows, weight, out)
+
+    def look(
+        self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
+    ) -> None:
+        """See `Columns.look`."""
+        second_order.look(self, rows, W, judge, gradient, matrix, fresh)
 
 
 def _step_on_all(
