@@ -10,36 +10,13 @@ import scipy.sparse
 
 from colonnade.blocks.columns import Needed, columns_from_value, columns_to_value
 from colonnade.blocks.row_blocks import BLOCK
+from colonnade.blocks.second_order import Judgement
 from colonnade.errors import OptionError
-from colonnade.workers.layout import Layout
-from colonnade.workers.shards import ShardHolder
+from colonnade.workers.row_spread import RowSpread
 from colonnade.workers.sharded_columns import ShardedColumns
+from workers_here import Here
 
 ROWS = 9 * BLOCK + 77
-
-
-class Here:
-    """Workers in this process."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers, self.holders, self.kept = workers, [ShardHolder() for _ in range(workers)], []
-
-    def keep(self, name: str, things: Any) -> None:
-        self.kept.append(name)
-        for holder, thing in zip(self.holders, [things[at] for at in range(self.workers)], strict=True):
-            holder.keep(name, thing)
-
-    def drop(self, name: str) -> None:
-        self.kept.remove(name)
-        for holder in self.holders:
-            holder.drop(name)
-
-    def ask(self, question: str, given: Any) -> Any:
-        pairs = zip(self.holders, given, strict=True)
-        return [None if one is None else holder.answer(question, *one) for holder, one in pairs]
-
-    def close(self) -> None:
-        self.holders = []
 
 
 def tables() -> dict[str, Any]:
@@ -53,6 +30,7 @@ def tables() -> dict[str, Any]:
 
 TABLES = tables()
 LISTS = {
+    "across": np.arange(BLOCK - 9, BLOCK + 5),
     "all": np.arange(ROWS),
     "range": np.arange(BLOCK - 3, 5 * BLOCK + 9),
     "few": np.array([7]),
@@ -78,6 +56,13 @@ def answers(columns: Any, rows: Any) -> dict[str, Any]:
     columns.backward(rows, signal, 0.3, G)
     columns.gram(rows, weight, H)
     columns.squares(rows, weight, s)
+    g, M, beside = np.ones(d + 2), np.ones((d + 2, d + 2)), rng.standard_normal((n, 2)).astype(np.float32)
+
+    def judge(at: int, end: int, scores: Any) -> Judgement:
+        return Judgement(scores[:, 0], weight[at:end], beside[at:end])
+
+    columns.look(rows, W[:, :1].copy(), judge, g, M)
+    found |= {"look": g, "look's matrix": np.tril(M)}
     return {**found, "backward": G, "gram": np.tril(H), "squares": s}
 
 
@@ -121,7 +106,7 @@ def test_partial_sums_that_do_not_fit_into_memory_together_come_in_waves(monkeyp
     known = answers(ShardedColumns.place(Here(2), value), rows)
     monkeypatch.setattr("colonnade.workers.sharded_columns._AT_ONCE", 100)
     found = answers(ShardedColumns.place(Here(2), value), rows)
-    for name in ("backward", "gram", "squares"):
+    for name in ("backward", "gram", "squares", "look", "look's matrix"):
         np.testing.assert_array_equal(found[name], known[name])
 
 
@@ -139,8 +124,10 @@ def test_a_long_list_of_rows_is_told_once_and_forgotten_when_it_is_gone() -> Non
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
 @pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 100, 1000])
 def test_every_row_is_with_one_worker_and_every_block_whole(rows: int, workers: int) -> None:
-    layout = Layout(rows, 8, workers)
-    owned = [np.concatenate([np.arange(0), *(np.arange(rows)[one] for one in layout.stripes(w))]) for w in range(workers)]
+    layout = RowSpread(rows, 8, workers)
+    owned = [
+        np.concatenate([np.arange(0), *(np.arange(rows)[one] for one in layout.stripes(w))]) for w in range(workers)
+    ]
     np.testing.assert_array_equal(np.sort(np.concatenate(owned)), np.arange(rows))
     for worker, mine in enumerate(owned):
         np.testing.assert_array_equal(layout.block_of(worker, np.arange(len(mine)) // 8), mine // 8)

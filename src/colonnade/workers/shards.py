@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,11 @@ import numpy.typing as npt
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value, value_of, with_ones
 from colonnade.blocks.row_blocks import block_ends
+from colonnade.blocks.second_order import Judgement
 
-Answer = tuple[npt.NDArray[Any], ...]
+Answer: TypeAlias = tuple[npt.NDArray[Any], ...]
 # Rows of a question: None is all, a pair is from and to, a text is the name of a list that is kept, else a list.
-AskedRows = None | tuple[int, int] | str | Rows
+AskedRows: TypeAlias = tuple[int, int] | str | Rows | None
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Shard:
     columns: Columns
     block: int
 
-    def rows(self, asked: None | tuple[int, int] | Rows) -> Rows:
+    def rows(self, asked: tuple[int, int] | Rows | None) -> Rows:
         """Places in this shard."""
         if asked is None:
             return np.arange(self.columns.shape[0])
@@ -41,7 +43,7 @@ class Shard:
         ends = block_ends(rows, self.block)
         numbers = rows[ends[:-1]] // self.block
         out = np.zeros((len(numbers), *shape))
-        for place, (at, end) in enumerate(zip(ends, ends[1:], strict=False)):
+        for place, (at, end) in enumerate(pairwise(ends)):
             add(slice(at, end), rows[at:end], out[place])
         return numbers, out
 
@@ -91,7 +93,7 @@ def _forward(shard: Shard, rows: Rows, W: FloatArray) -> Answer:
 
 def _project(shard: Shard, rows: Rows, W: FloatArray) -> Answer:
     ends = block_ends(rows, shard.block)
-    parts = [shard.columns.project(rows[at:end], W) for at, end in zip(ends, ends[1:], strict=False)]
+    parts = [shard.columns.project(rows[at:end], W) for at, end in pairwise(ends)]
     return (np.concatenate(parts) if parts else np.empty((0, W.shape[1])),)
 
 
@@ -114,6 +116,20 @@ def _squares(shard: Shard, rows: Rows, weight: FloatArray, size: int) -> Answer:
         shard.columns.squares(chosen, weight[some], out)
 
     return shard.sums(rows, (size,), add)
+
+
+def _look(
+    shard: Shard, rows: Rows, signal: FloatArray, weight: FloatArray, beside: Any, size: int, fresh: int
+) -> Answer:
+    """The sums of a look, block by block, of what has been said of the rows."""
+    ends, nothing = block_ends(rows, shard.block), np.zeros((shard.columns.shape[1], 1))
+    numbers = rows[ends[:-1]] // shard.block
+    gradients, matrices = np.zeros((len(numbers), size)), np.zeros((len(numbers), size - fresh, size))
+    for place, (at, end) in enumerate(pairwise(ends)):
+        said, whole = Judgement(signal[at:end], weight[at:end], beside[at:end]), np.zeros((size, size))
+        shard.columns.look(rows[at:end], nothing, lambda *_, said=said: said, gradients[place], whole, fresh)
+        matrices[place] = whole[fresh:]
+    return numbers, gradients, matrices
 
 
 def _lengths(shard: Shard, rows: Rows) -> Answer:
@@ -156,6 +172,7 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
     "backward": _backward,
     "gram": _gram,
     "squares": _squares,
+    "look": _look,
     "lengths": _lengths,
     "largest": _largest,
     "nonzeros": _nonzeros,

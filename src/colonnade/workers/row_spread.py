@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,20 @@ class Cut:
     places: tuple[Any, ...]  # of each worker: slices, an array of places, or None where it has none of the rows
     asked: tuple[AskedRows, ...]
 
+    @property
+    def busy(self) -> list[int]:
+        """The workers who have some of the rows."""
+        return [worker for worker, places in enumerate(self.places) if places is not None]
+
     def of(self, worker: int, numbers: FloatArray) -> FloatArray:
         """One worker's part of an array with an entry for each row."""
         places = self.places[worker]
         if not isinstance(places, list):
             return np.ascontiguousarray(numbers[places])
-        return np.ascontiguousarray(numbers[places[0]]) if len(places) == 1 else np.concatenate(
-            [numbers[place] for place in places]
+        return (
+            np.ascontiguousarray(numbers[places[0]])
+            if len(places) == 1
+            else np.concatenate([numbers[place] for place in places])
         )
 
     def put(self, worker: int, part: FloatArray, into: FloatArray) -> None:
@@ -54,7 +62,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowSpread:
     """How the rows of one table are spread over workers.
 
     Attributes
@@ -96,7 +104,7 @@ class Layout:
             borders = np.arange(first + 1, last + 1) * step
             inner = borders - int(rows[0]) if whole else np.searchsorted(rows, borders)
             ends = [0, *inner.tolist(), count]
-            for stripe, (at, end) in enumerate(zip(ends, ends[1:], strict=False), first):
+            for stripe, (at, end) in enumerate(pairwise(ends), first):
                 if end > at:
                     places[stripe % self.workers].append(slice(at, end))
         asked = [self._asked(rows, mine, whole=whole) for mine in places]
