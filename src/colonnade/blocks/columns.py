@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows, second_order
-from colonnade.blocks.second_order import Judge
+from colonnade.blocks.row_blocks import BLOCK, add_by_blocks, block_rows, forward_by_blocks, in_order, sum_ends
+from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as kernels
 from colonnade.kernels import gram, missed
@@ -36,6 +37,7 @@ class Columns(Protocol):
     """
 
     shape: tuple[int, int]
+    block: int  # rows of a block of these sums, the same for all who hold parts of the same rows
 
     def look(
         self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
@@ -76,12 +78,11 @@ class DenseColumns:
     def __init__(self, X: Any) -> None:
         self._X = np.ascontiguousarray(X)
         self.shape: tuple[int, int] = self._X.shape
+        self.block = BLOCK
 
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W."""
-        out = np.empty((len(rows), W.shape[1]))
-        kernels.dense_forward(self._X, rows, W, out)
-        return out
+        return forward_by_blocks(lambda mine, out: kernels.dense_forward(self._X, mine, W, out), rows, W.shape[1])
 
     def project(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W for a W of many columns, which BLAS multiplies several times faster than a loop."""
@@ -89,7 +90,11 @@ class DenseColumns:
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
-        kernels.dense_backward(self._X, rows, signal, factor, G)
+
+        def add(at: int, end: int, G: FloatArray) -> None:
+            kernels.dense_backward(self._X, rows[at:end], signal[at:end], factor, G)
+
+        add_by_blocks(add, sum_ends(rows, self.block), G)
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
         """target += factor * source on the columns of these rows, and clear source there."""
@@ -146,17 +151,40 @@ class DenseColumns:
 
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
-        gram.dense_gram(self._X, rows, weight, G)
+        d, none = self.shape[1], np.zeros((len(rows), 0), np.float32)
+
+        def make(at: int, end: int) -> FloatArray:
+            return second_order.products(
+                self._X, rows[at:end], Judgement(weight[at:end], weight[at:end], none[at:end]), 0
+            )
+
+        for found in in_order(make, sum_ends(rows, self.block)):
+            G += np.tril(found[:d, :d])
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
-        gram.dense_squares(self._X, rows, weight, out)
+
+        def add(at: int, end: int, out: FloatArray) -> None:
+            gram.dense_squares(self._X, rows[at:end], weight[at:end], out)
+
+        add_by_blocks(add, sum_ends(rows, self.block), out)
 
     def look(
         self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
     ) -> None:
         """See `Columns.look`."""
-        second_order.look(self, rows, W, judge, gradient, matrix, fresh)
+        size = len(gradient)
+
+        def make(at: int, end: int) -> FloatArray | None:
+            scores = np.empty((end - at, W.shape[1]))
+            kernels.dense_forward(self._X, rows[at:end], W, scores)
+            found = judge(at, end, scores)
+            return None if found is None else second_order.products(self._X, rows[at:end], found, fresh)
+
+        for sums in in_order(make, sum_ends(rows, self.block)):
+            if sums is not None:
+                matrix[fresh:] += np.tril(sums[: size - fresh, :size], fresh)
+                gradient += sums[size - fresh, :size]
 
 
 class CsrColumns:
@@ -165,6 +193,7 @@ class CsrColumns:
     def __init__(self, data: Any, columns: Any, starts: Any, shape: tuple[int, int]) -> None:
         self.shape = shape
         self._parts = (data, columns, starts)
+        self.block = block_rows(shape[1], len(data) / max(1, shape[0]))
 
     @classmethod
     def from_csr(cls, X: Any) -> CsrColumns:
@@ -174,9 +203,7 @@ class CsrColumns:
 
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W."""
-        out = np.empty((len(rows), W.shape[1]))
-        kernels.csr_forward(*self._parts, rows, W, out)
-        return out
+        return forward_by_blocks(lambda mine, out: kernels.csr_forward(*self._parts, mine, W, out), rows, W.shape[1])
 
     def project(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W for a W of many columns."""
@@ -184,7 +211,11 @@ class CsrColumns:
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
-        kernels.csr_backward(*self._parts, rows, signal, factor, G)
+
+        def add(at: int, end: int, G: FloatArray) -> None:
+            kernels.csr_backward(*self._parts, rows[at:end], signal[at:end], factor, G)
+
+        add_by_blocks(add, sum_ends(rows, self.block), G)
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
         """target += factor * source on the columns of these rows, and clear source there."""
@@ -271,11 +302,19 @@ class CsrColumns:
 
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
-        gram.csr_gram(*self._parts, rows, weight, G)
+
+        def add(at: int, end: int, G: FloatArray) -> None:
+            gram.csr_gram(*self._parts, rows[at:end], weight[at:end], G)
+
+        add_by_blocks(add, sum_ends(rows, self.block), G)
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
-        gram.csr_squares(*self._parts, rows, weight, out)
+
+        def add(at: int, end: int, out: FloatArray) -> None:
+            gram.csr_squares(*self._parts, rows[at:end], weight[at:end], out)
+
+        add_by_blocks(add, sum_ends(rows, self.block), out)
 
     def look(
         self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from colonnade.blocks import Rows
+from colonnade.blocks import FloatArray, Rows
 from colonnade.errors import OptionError
 from colonnade.kernels import cores
 
@@ -104,3 +104,33 @@ def in_order(make: Callable[[int, int], T], ends: list[int]) -> Iterator[T]:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def add_by_blocks(add: Callable[[int, int, FloatArray], None], ends: list[int], out: FloatArray) -> None:
+    """Add a sum over rows to `out`: `add(at, end, to)` adds a block's part, a single block's to `out` itself."""
+    if len(ends) < 3:
+        add(0, ends[-1], out)
+        return
+
+    def make(at: int, end: int) -> FloatArray:
+        part = np.zeros_like(out)
+        add(at, end, part)
+        return part
+
+    for part in in_order(make, ends):
+        out += part
+
+
+def forward_by_blocks(score: Callable[[Rows, FloatArray], None], rows: Rows, width: int) -> FloatArray:
+    """Scores of rows: `score(some, out)` writes those of some. No sum goes over rows, so any blocks will do."""
+    out = np.empty((len(rows), width))
+    if len(rows) <= BLOCK:
+        score(rows, out)
+        return out
+
+    def make(at: int, end: int) -> None:
+        score(rows[at:end], out[at:end])
+
+    for _ in in_order(make, [*range(0, len(rows), BLOCK), len(rows)]):
+        pass
+    return out

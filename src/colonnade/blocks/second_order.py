@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.row_blocks import block_rows, in_order, sum_ends
-from colonnade.kernels import gram
+from colonnade.blocks.row_blocks import in_order, sum_ends
+from colonnade.kernels import gram, panels
 
 if TYPE_CHECKING:
     from colonnade.blocks.columns import Columns
@@ -26,7 +26,7 @@ class Judgement(NamedTuple):
 
     signal: FloatArray  # one number each
     weight: FloatArray  # one number each: the curvature
-    beside: npt.NDArray[Any]  # further columns, float32 or float64, as many in every block; there may be none
+    beside: npt.NDArray[Any]  # further columns, float32, float64 or int32, as many in every block; there may be none
 
 
 Judge: TypeAlias = Callable[[int, int, FloatArray], Judgement | None]
@@ -64,8 +64,19 @@ def look(
             H[d:, :d], H[d:, d:] = mixed.T, others
         return G[:, 0], H[fresh:]
 
-    ends = sum_ends(rows, block_rows(d, columns.nonzeros(rows) / max(1, len(rows))))
+    ends = sum_ends(rows, columns.block)
     for found in in_order(make, ends):
         if found is not None:
             gradient += found[0]
             matrix[fresh:] += found[1]
+
+
+def products(X: npt.NDArray[Any], rows: Rows, found: Judgement, fresh: int) -> FloatArray:
+    """Of a block of rows of a dense table: the matrix from row `fresh` on, and behind it the gradient.
+
+    Only the lower triangle and the gradient mean something; see `panels.add_products`.
+    """
+    left, right, out = panels.room(X.shape[1] + found.beside.shape[1], fresh)
+    beside = np.ascontiguousarray(found.beside)
+    panels.add_products(X, rows, beside, found.weight, found.signal, fresh, left, right, out)
+    return np.asarray(out)

@@ -42,15 +42,17 @@ def auc(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -
     y, score, classes = _two_classes(y, score, "auc")
     if np.isnan(score).any():
         return math.nan
-    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
     if weights is not None:
+        _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
         lower, upper = (np.bincount(place[y == one], weights[y == one], minlength=len(counts)) for one in classes)
         return float(upper @ (np.cumsum(lower) - 0.5 * lower) / (lower.sum() * upper.sum()))
-    ranks = np.cumsum(counts) - 0.5 * (counts - 1)  # equal scores share the middle of their ranks
+    # Two sorts of numbers alone, which processors do many at a time, are several times faster than one of places.
     positive = y == classes[1]
-    n1 = int(positive.sum())
-    n0 = len(y) - n1
-    return float((ranks[place[positive]].sum() - 0.5 * n1 * (n1 + 1)) / (n1 * n0))
+    upper, lower = np.sort(score[positive]), np.sort(score[~positive])
+    below = np.searchsorted(lower, upper)
+    tied = upper[lower[np.minimum(below, len(lower) - 1)] == upper]
+    ties = int((np.searchsorted(lower, tied, "right") - np.searchsorted(lower, tied)).sum())
+    return (int(below.sum()) + 0.5 * ties) / (len(upper) * len(lower))
 
 
 def ks(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -> float:
