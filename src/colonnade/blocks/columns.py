@@ -59,6 +59,7 @@ class Columns(Protocol):
     def only(self, kept: Rows) -> Columns: ...  # noqa: D102
     def mean_square(self) -> float: ...  # noqa: D102
     def largest(self) -> FloatArray: ...  # noqa: D102
+    def occurring(self) -> Rows | None: ...  # noqa: D102
     def entries(self, rows: Rows) -> tuple[Rows, Rows, FloatArray]: ...  # noqa: D102
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None: ...  # noqa: D102
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None: ...  # noqa: D102
@@ -133,6 +134,10 @@ class DenseColumns:
         for at in range(0, self.shape[0], 4096):  # in chunks: no second copy of X
             np.maximum(found, np.abs(self._X[at : at + 4096]).max(axis=0), out=found)
         return found
+
+    def occurring(self) -> Rows | None:
+        """No column is left out."""
+        return None
 
     def part(self, rows: Rows, first: int, last: int) -> FloatArray:
         """X[rows, first:last]."""
@@ -335,7 +340,7 @@ class Needed:
 
     def __init__(self, columns: Columns, *, every: bool = False) -> None:
         self._width = columns.shape[1]
-        self._kept = None if every or not isinstance(columns, CsrColumns) else columns.occurring()
+        self._kept = None if every else columns.occurring()
 
     def of(self, columns: Columns) -> Columns:
         """The needed columns, without the others."""
@@ -357,11 +362,14 @@ class Needed:
 
 
 def columns_from_value(value: Any) -> Columns:
-    """Columns from the form in which they travel to a party's process: an array, or the parts of a CSR matrix."""
+    """Columns from the form in which they travel to a party's process: an array, or the parts of a CSR matrix.
+
+    Columns that are with an engine's workers already are what they are.
+    """
     if isinstance(value, tuple):
         data, columns, starts, shape = value
         return CsrColumns(data, columns, starts, shape)
-    return DenseColumns(value)
+    return DenseColumns(value) if isinstance(value, np.ndarray) else value
 
 
 def value_of(columns: Any) -> Any:
@@ -392,6 +400,8 @@ def rows_of_value(value: Any, rows: Rows) -> Any:
 
 def with_ones(value: Any) -> Any:
     """Columns in the form that the wire carries, with a column of ones behind them."""
+    if hasattr(value, "with_ones"):  # an engine's
+        return value.with_ones()
     if not isinstance(value, tuple):
         return np.hstack([value, np.ones((len(value), 1), value.dtype)])
     data, columns, starts, (rows, width) = value

@@ -43,6 +43,8 @@ from colonnade.remote.trust import check_pin
 from colonnade.settings import toml
 from colonnade.settings.settings import Key, ListOf, Section, Settings
 from colonnade.tables import data, preparation
+from colonnade.workers import engine
+from colonnade.workers.refusals import read_engine
 
 ONLY_CLASS = "class"
 _RECORDING = (
@@ -83,6 +85,7 @@ PARTY = Section(
             Key("only", str, allowed=(ONLY_CLASS,)),
         ),
     ),
+    Key("engine", engine.SECTION),
     Key(
         "certificates",
         Section(
@@ -159,6 +162,7 @@ class PartyFile:
     decision: Any = None  # by what it chooses the threshold of its decisions: see `objective.decisions`
     answers: Answers = field(default_factory=Answers)  # what it tells of scores that it has asked for
     listen_serving: str | None = None  # where it waits for those who use a model with it
+    engine: engine.Engine | None = None  # where its passes over the rows are made; None is in memory
     record_mb: int = 0  # how large what it writes down of a run may become; 0 is that it writes nothing down
 
     @property
@@ -243,6 +247,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         decision,
         _answers(settings, job, name),
         settings["listen_serving"],
+        read_engine(settings["engine"], job),
         wishes["record_mb"] if wishes["record"] else 0,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -135,7 +136,7 @@ def run_job(
         net = recorder.around(net)
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
-        trained = await take_part(net, job, source, find, check, kept, own, budget)
+        trained = await take_part(net, job, source, find, check, kept, own, budget, party.engine)
         told = trained.held_out > 0 and party.name not in job.holders
         # Where nothing was charged, the first use of the model is; what trees tell has limits of its own.
         if job.protection != SEALED or told or not kind.adds_up:
@@ -148,7 +149,7 @@ def run_job(
         history.observe(name, seconds, value)
 
     try:
-        with same_start(party.name, job):
+        with same_start(party.name, job), party.engine or nullcontext():
             outcome = attend(
                 job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
             )

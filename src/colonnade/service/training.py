@@ -39,6 +39,7 @@ from colonnade.runtimes.net import Net
 from colonnade.service.agreeing import agree_on_classes, common_rows, share_out
 from colonnade.service.binned import prepare_bins
 from colonnade.versions.identity import agree_on_id, people_digest
+from colonnade.workers.engine import Engine
 
 Rows = npt.NDArray[np.int64]
 Align = Callable[..., Awaitable[Rows]]  # called as (net, ids, minimum=), like `alignment.protocol.align`
@@ -86,7 +87,7 @@ class Ready:
     outputs: int
     train: int  # how many rows are trained on
     held_out: int  # how many are not, and judge the model
-    mine: TrainingPart
+    mine: Any  # a `TrainingPart`; None once its columns are with an engine's workers
     people: Rows  # all common rows, held-out ones too
     apart: Rows  # the held-out ones of them
     fold: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]  # its two parts, prepared for it
@@ -212,16 +213,19 @@ async def take_part(
     keepers: Keepers | None = None,
     own: Callable[[Prepared], Any] = lambda _: None,
     budget: Budget | None = None,
+    engine: Engine | None = None,
 ) -> Trained:
     """Take part in a job from the table to this party's part of the model.
 
-    The parameters are those of `get_ready`, and one more.
+    The parameters are those of `get_ready`, and two more.
 
     Parameters
     ----------
     own
         Returns what this party brings beside its prepared columns: how its network is made, or what it allows trees to
         show; nobody else is told.
+    engine
+        Whose workers hold this party's rows in training; None is that they stay in memory here.
     """
     ready = await get_ready(net, job, source, align, check, keepers, budget)
     chosen, over, found_out = job, net, None
@@ -243,6 +247,8 @@ async def take_part(
     common = await net.in_thread(people_digest, None if job.aligned else source.ids, ready.people, net.me)
     facts = (RunTerms.of(job.parties, job.agreed).digest, str(job.algorithm.seed).encode(), common)
     training = await agree_on_id(net, facts, None if keepers is None else keepers.training)
+    if engine is not None:
+        mine, ready, known = await net.in_thread(_spread, mine, engine), replace(ready, mine=None), ()
     state = await train(over, chosen.training(outputs).as_value(), mine.as_value(), keeper, spendable)
     best = family(job.family).keeps_best(chosen.training(outputs), ready.held_out)
     found = await _statistics(net, chosen, mine, state, budget) if job.statistics else None
@@ -260,6 +266,13 @@ async def take_part(
         ready.apart,
         validated=found_out,
     )
+
+
+def _spread(mine: TrainingPart, engine: Engine) -> TrainingPart:
+    """Hand the columns to an engine's workers; what else is brought stays here."""
+    apart = mine.validation
+    held_out = None if apart is None else (engine.place(apart[0]), *apart[1:])
+    return replace(mine, X=engine.place(mine.X), validation=held_out)
 
 
 async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:

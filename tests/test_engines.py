@@ -1,0 +1,175 @@
+"""A job with an engine at some parties: the same messages, the same model, whoever makes the passes over the rows."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import colonnade as cn
+from colonnade.errors import OptionError, TomlError
+from colonnade.jobs.party_file import PARTY
+from colonnade.service.training import take_part
+from colonnade.settings import toml
+from colonnade.workers.engine import Engine
+from colonnade.workers.refusals import read_engine
+from test_job import GOOD
+from test_job_training import Source, job_for
+from workers_here import Here
+
+ROWS = 700
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((ROWS, 6)).astype(np.float32)
+Y = np.where(X[:, 0] + X[:, 4] + RNG.standard_normal(ROWS) > 0, "yes", "no").astype(object)
+NEWTON = GOOD.replace('kind = "FedBCD"\nlocal_steps = 3\nepochs = 7', 'kind = "BlockNewton"\nepochs = 12')
+assert NEWTON != GOOD
+JOBS = {
+    "newton": (NEWTON, {}),
+    "held out": (NEWTON, {"validation": 0.2}),
+    "some rows": (NEWTON + "grow_from = 100\n", {}),
+    "two holders": (NEWTON, {"holders": ("bank", "shop")}),
+    "statistics": (NEWTON, {"statistics": True}),
+    "l1": (NEWTON.replace("l2 = 0.01", "l2 = 0.01\nl1 = 0.01"), {}),
+    "penalised": (NEWTON.replace("l2 = 0.01", "l2 = 0.01\npenalise_intercept = true"), {}),
+    "kernel": (
+        GOOD.replace('kind = "logistic"\nl2 = 0.01', 'kind = "kernel"\nfeatures = 64\ngamma = 0.1').replace(
+            'kind = "FedBCD"\nlocal_steps = 3\nepochs = 7', 'kind = "FDSKL"\nepochs = 2\nbatch = 128'
+        ),
+        {},
+    ),
+}
+
+
+def sources(holders=("bank",)):
+    """Rows need no alignment."""
+    labels = dict.fromkeys(("bank", "shop"))
+    for at, name in enumerate(holders):
+        labels[name] = np.where(np.arange(ROWS) % len(holders) == at, Y, None)
+    return {"bank": Source(X[:, :3], labels=labels["bank"]), "shop": Source(X[:, 3:], labels=labels["shop"])}
+
+
+def trained(name, engines):
+    """The states of both parties, and what was sent."""
+    text, changes = JOBS[name]
+    job = job_for(text, aligned=True, **changes)
+    results = {}
+
+    def program_of(party):
+        async def program(net):
+            given = sources(job.holders)[party]
+            results[party] = await take_part(net, job, given, None, lambda *_: None, engine=engines.get(party))
+
+        return program
+
+    outcomes = cn.Simulation(secret="the same").run({party: (program_of(party), ()) for party in job.parties})
+    sent = {party: outcome.traffic.bytes for party, outcome in outcomes.items()}
+    return {party: results[party].state for party in results}, {p: results[p].statistics for p in results}, sent
+
+
+def with_workers(count):
+    found = Engine("processes", count)
+    found._executor = Here(count)
+    return found
+
+
+def numbers(states):
+    """All arrays of all parties' states, one after another."""
+    if isinstance(states, dict | tuple):
+        return [one for part in (states.values() if isinstance(states, dict) else states) for one in numbers(part)]
+    return [states] if isinstance(states, np.ndarray) else []
+
+
+def same_bits(one, other):
+    return [part.tobytes() for part in numbers(one)] == [part.tobytes() for part in numbers(other)]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of few rows, so that workers have several of them."""
+    monkeypatch.setattr("colonnade.blocks.row_blocks.BLOCK", 64)
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
+def test_a_model_has_the_same_bits_with_any_number_of_workers(name):
+    states, statistics, sent = trained(name, {})
+    found = [trained(name, {"bank": with_workers(count), "shop": with_workers(4 - count)}) for count in (1, 2, 3)]
+    for others, others_statistics, others_sent in found:
+        assert same_bits(others, found[0][0])
+        assert others_sent == sent
+        for mine, known in zip(numbers(others), numbers(states), strict=True):
+            np.testing.assert_allclose(mine, known, rtol=1e-6, atol=1e-7)
+        for mine, known in zip(numbers(others_statistics), numbers(statistics), strict=True):
+            np.testing.assert_allclose(mine, known, rtol=1e-6, atol=1e-7)
+
+
+def test_processes_end_with_the_run():
+    engine = Engine("processes", 2)
+    with engine:
+        states, _, _ = trained("newton", {"bank": engine})
+        processes = [engine.executor.process(worker) for worker in (0, 1)]
+    assert all(process.returncode is not None for process in processes)
+    assert same_bits(states, trained("newton", {"bank": with_workers(3)})[0])
+
+
+ENGINE = 'kind = "processes"\nworkers = 2'
+
+
+def read(text, name="newton", **changes):
+    file = (
+        "[engine]\n" + text + '\n[certificates]\nauthority = "a"\ncertificate = "b"\nkey = "c"\n[data]\nsource = "x"\n'
+    )
+    settings = toml.parse(f'name = "shop"\n{file}'.encode(), PARTY, "shop.toml")
+    return read_engine(settings["engine"], job_for(JOBS[name][0], **{**JOBS[name][1], **changes}))
+
+
+def test_what_a_party_says_of_its_engine():
+    found = read('kind = "ray"\nworkers = 3\naddress = "10.1.2.3:6379"\nmemory = "2GB"')
+    assert (found.kind, found.workers, found.address, found.memory) == ("ray", 3, "10.1.2.3:6379", 2 * 10**9)
+    assert read(ENGINE).memory is None
+    assert read(ENGINE, "kernel").workers == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('kind = "spark"\nworkers = 2', r"line 3, key engine.kind: must be one of .*processes.*ray"),
+        ('kind = "ray"\nworkers = 0', r"line 4, key engine.workers: must be >= 1"),
+        ('kind = "ray"', r"key engine.workers"),
+        (ENGINE + '\naddress = "10.1.2.3:6379"', r"key engine.address: is for kind = \"ray\" alone; remove it"),
+        ('kind = "ray"\nworkers = 2\naddress = "head"', r"key engine.address: must be host:port of a Ray cluster"),
+        (ENGINE + '\nmemory = "lots"', r"key engine.memory: must be a size such as \"500MB\""),
+        (ENGINE + "\ndeadline = 0", r"key engine.deadline: must be > 0"),
+    ],
+)
+def test_an_engine_that_makes_no_sense(text, sentence):
+    with pytest.raises(TomlError, match=sentence):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"algorithm": cn.FedBCD()},
+            "key engine.kind: an engine's workers answer about whole passes, and steps on small",
+        ),
+        ({"family": "sealed"}, "key engine.kind: the job trains on ciphertexts or shares"),
+        ({"sum": "encrypted"}, "key engine.kind: the job trains on ciphertexts or shares"),
+        ({"family": "trees"}, "key engine.kind: an engine is for linear models by BlockNewton and for kernels"),
+        ({"validation": 0.0, "folds": 3}, "key engine.kind: an engine does not prepare columns anew for every fold"),
+    ],
+)
+def test_a_job_that_can_not_run_on_an_engine(changes, sentence):
+    with pytest.raises(TomlError, match=re.escape(sentence)):
+        read(ENGINE, **changes)
+
+
+def test_a_table_that_does_not_fit_at_the_workers():
+    engine = Engine("processes", 1, memory=400 * 10**6)
+    table = np.broadcast_to(np.float32(0.0), (10_000_000, 20))
+    with pytest.raises(OptionError, match=r"10,000,000 rows take 1,440 MB .* say workers = 15 in \[engine\] at least"):
+        engine.place(table)
+    with pytest.raises(OptionError, match=r"say memory = \"1GB\" in \[engine\] at least"):
+        Engine("processes", 1, memory=200 * 10**6).place(table)
