@@ -8,7 +8,6 @@ block makes its partial sum, and the total has the same bits everywhere.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,8 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.errors import OptionError
-from colonnade.kernels import cores
+from colonnade.kernels import threads
 
 T = TypeVar("T")
 
@@ -73,16 +71,6 @@ def run_of(rows: Rows) -> int | None:
     if not len(rows) or int(rows[-1]) - int(rows[0]) != len(rows) - 1 or not ascending(rows):
         return None
     return int(rows[0])
-
-
-def threads() -> int:
-    """Threads for sums over rows: as many as the process may use cores, or COLONNADE_THREADS where that is fewer."""
-    told = os.environ.get("COLONNADE_THREADS", "").strip()
-    if not told:
-        return cores()
-    if not told.isdecimal() or int(told) < 1:
-        raise OptionError(f"COLONNADE_THREADS must be a whole number of threads, 1 or more, got {told!r}; leave it out")
-    return min(int(told), cores())
 
 
 def in_order(make: Callable[[int, int], T], ends: list[int]) -> Iterator[T]:

@@ -21,7 +21,7 @@ from colonnade.blocks.newton import SMALLEST, NewtonBlock
 from colonnade.blocks.row_blocks import BLOCK, in_order
 from colonnade.blocks.second_order import Judgement, products
 from colonnade.kernels import columns as kernels
-from colonnade.kernels import gram
+from colonnade.kernels import gram, panels
 from colonnade.objective.losses import Loss
 from colonnade.objective.weighted import weights_of
 
@@ -35,6 +35,8 @@ WORTHWHILE = 0.01
 _ROUNDING = 1e-14
 # What is left to be gained is only guessed from one step: a search ends there if it is far from worthwhile.
 _SURELY = 0.01
+# A step that promises more than this part of the objective is hardly ever the last one.
+_LARGE = 0.01
 
 
 class Held:
@@ -64,10 +66,8 @@ class Held:
         moved, w = np.empty_like(self.z), (self.unit * weights)[:, None]
 
         def make(at: int, end: int) -> None:
-            out = np.empty((self.outputs * (end - at), 1))
-            V = self.some(at, end)
-            kernels.dense_forward(V, np.arange(len(V)), w, out)
-            np.add(self.z[at:end], out.reshape(moved[at:end].shape), out=moved[at:end])
+            moved[at:end] = self.z[at:end]
+            panels.along(self.some(at, end), w, moved[at:end].reshape(-1))
 
         self._by_blocks(make)
         self.z = moved
@@ -91,9 +91,7 @@ class Held:
         def make(at: int, end: int) -> FloatArray:
             z, y, V = self.z[at:end].copy(), self.y[at:end], self.some(at, end)
             out, places = np.zeros(1 + m + m * m), np.arange(len(V))
-            along = np.empty((len(V), 1))
-            kernels.dense_forward(V, places, w, along)
-            z += along.reshape(z.shape)
+            panels.along(V, w, z.reshape(-1))
             if not whole:
                 out[0] = self.loss.values(z, y).sum()
                 return out
@@ -123,12 +121,12 @@ class Held:
         m, none = V.shape[1], np.zeros((len(V), 0), np.float32)
         return np.tril(products(centred, np.arange(len(V)), Judgement(counts, counts, none), 0)[:m, :m])
 
-    def some(self, at: int, end: int) -> Steps:
-        """The scores of the directions at some rows: a row for each score, a column for each direction."""
+    def some(self, at: int, end: int, ones: int = 0) -> Steps:
+        """The scores of the directions at some rows, behind so many columns of ones: a row for each score."""
         at, end = self.outputs * at, self.outputs * end
-        out = np.empty((end - at, self.count), np.int32)
+        out = np.ones((end - at, ones + self.count), np.int32)
         for k, column in enumerate(self._columns):
-            out[:, k] = column[at:end]
+            out[:, ones + k] = column[at:end]
         return out
 
     def _each(self, of: Callable[[FloatArray, Any], FloatArray]) -> FloatArray:
@@ -225,7 +223,8 @@ async def minimise(look: Look, size: int, worthwhile: float = WORTHWHILE) -> Flo
             break
         for halving in range(_HALVINGS):
             trial = x + 0.5**halving * step[:, 0]
-            seen = await look(trial, False)
+            # A large step bends the loss, and there will be another one: better to see all that this one needs at once.
+            seen = await look(trial, promised > _LARGE * abs(here.value))
             if seen.value <= here.value - 1e-4 * 0.5**halving * promised:
                 break
         else:
@@ -269,12 +268,8 @@ class OwnColumns:
         w, lost = np.concatenate([mine[d:], held.unit * theirs])[:, None], {}
 
         def judge(at: int, end: int, scores: FloatArray) -> Judgement | None:
-            z, y, beside = scores[:, 0], held.y[at:end], np.ones((end - at, ones + held.count), np.int32)
-            beside[:, ones:] = held.some(at, end)
-            if beside.shape[1]:
-                along = np.empty((end - at, 1))
-                kernels.dense_forward(beside, np.arange(end - at), w, along)
-                z += along[:, 0]
+            z, y, beside = scores[:, 0], held.y[at:end], held.some(at, end, ones)
+            panels.along(beside, w, z)
             z += held.z[at:end]
             if not whole:
                 lost[at] = float(held.loss.values(z, y).sum())
