@@ -87,7 +87,9 @@ class DenseColumns:
 
     def _score(self, rows: Rows, W: FloatArray, out: FloatArray) -> None:
         """The same bits by either kernel; a small batch is not worth another one's look at its arguments."""
-        if W.shape[1] == 1 and len(rows) >= _LONG and W.flags.c_contiguous:
+        if not W.any():  # a search begins where nothing has moved
+            out[...] = 0.0
+        elif W.shape[1] == 1 and len(rows) >= _LONG and W.flags.c_contiguous:
             panels.forward(self._X, rows, W, out)
         else:
             kernels.dense_forward(self._X, rows, W, out)

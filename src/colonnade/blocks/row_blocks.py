@@ -94,6 +94,12 @@ def in_order(make: Callable[[int, int], T], ends: list[int]) -> Iterator[T]:
             yield waiting.popleft().result()
 
 
+def each_block(make: Callable[[int, int], object], count: int, size: int = BLOCK) -> None:
+    """Call `make(at, end)` for blocks of so many rows, on all cores: for what is done to each row by itself."""
+    for _ in in_order(make, [*range(0, count, size), count] if count else [0]):
+        pass
+
+
 def add_by_blocks(add: Callable[[int, int, FloatArray], None], ends: list[int], out: FloatArray) -> None:
     """Add a sum over rows to `out`: `add(at, end, to)` adds a block's part, a single block's to `out` itself."""
     if len(ends) < 3:
@@ -114,11 +120,6 @@ def forward_by_blocks(score: Callable[[Rows, FloatArray], None], rows: Rows, wid
     out = np.empty((len(rows), width))
     if len(rows) <= BLOCK:
         score(rows, out)
-        return out
-
-    def make(at: int, end: int) -> None:
-        score(rows[at:end], out[at:end])
-
-    for _ in in_order(make, [*range(0, len(rows), BLOCK), len(rows)]):
-        pass
+    else:
+        each_block(lambda at, end: score(rows[at:end], out[at:end]), len(rows))
     return out

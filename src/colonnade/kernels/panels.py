@@ -187,7 +187,7 @@ def dot() -> Any:
             begin, wide = builder.gep(source.data, [builder.mul(values[1], width)]), _vector(_STEP)
             whole, sums = builder.udiv(width, step), cgutils.alloca_once(builder, wide)  # type: ignore[no-untyped-call]
             builder.store(ir.Constant(wide, [0.0] * _STEP), sums)
-            with cgutils.for_range(builder, whole) as loop:  # type: ignore[no-untyped-call]
+            with cgutils.for_range(builder, whole) as loop:
                 place = builder.mul(loop.index, step)
                 some = builder.bitcast(builder.gep(begin, [place]), _vector(_STEP, given).as_pointer())
                 found = _widened(builder, builder.load(some, align=given.bitwidth // 8), given, wide)
@@ -198,7 +198,7 @@ def dot() -> Any:
             first, *others = (builder.extract_element(four, ir.IntType(32)(n)) for n in range(_STEP))
             total = cgutils.alloca_once_value(builder, first)  # type: ignore[no-untyped-call]
             done = builder.mul(whole, step)
-            with cgutils.for_range(builder, builder.sub(width, done)) as loop:  # type: ignore[no-untyped-call]
+            with cgutils.for_range(builder, builder.sub(width, done)) as loop:
                 place = builder.add(done, loop.index)
                 found = _widened(builder, builder.load(builder.gep(begin, [place])), given, ir.DoubleType())
                 product = builder.fmul(found, builder.load(builder.gep(weights.data, [place])))
@@ -251,7 +251,7 @@ def add_products(
             if m:
                 widen(beside, at + i, right, i, d)
             if wanted:
-                scale(right, i, fresh, weight[at + i], left)
+                scale(right, i, fresh, np.float64(weight[at + i]), left)
             left[i, wanted] = signal[at + i]
         for j in range(0, wanted + 1, WIDE):
             most = d + m if j + WIDE > wanted else fresh + j + WIDE
@@ -262,7 +262,14 @@ def add_products(
 def room(size: int, fresh: int) -> tuple[Array, Array, Array]:
     """Panels left and right for `add_products`, and zeros for its sums: of `size` columns, rows from `fresh` on."""
     tall, wide = (-(-one // WIDE) * WIDE for one in (size - fresh + 1, size))
-    return np.zeros((PANEL, tall)), np.zeros((PANEL, wide + WIDE)), np.zeros((tall, wide + WIDE))
+    return _aligned(PANEL, tall), _aligned(PANEL, wide + WIDE), _aligned(tall, wide + WIDE)
+
+
+def _aligned(rows: int, width: int) -> Array:
+    """Zeros of which no tile's row lies across two lines of a cache."""
+    memory = np.zeros(rows * width + WIDE)
+    first = -memory.ctypes.data // memory.itemsize % WIDE
+    return memory[first : first + rows * width].reshape(rows, width)
 
 
 @Compiled
@@ -276,3 +283,15 @@ def pairs(lower: Array, upper: Array) -> int:
             up_to += 1
         total += below + up_to
     return total
+
+
+@Compiled
+def by_class(score: Array, y: Array, one: float, lower: Array, upper: Array) -> None:
+    """Scores of rows with the label `one` go to `upper`, those of all others to `lower`; each has a place to spare."""
+    below, above = 0, 0
+    for i in range(score.shape[0]):
+        lower[below] = score[i]
+        upper[above] = score[i]
+        hit = y[i] == one
+        above += hit
+        below += not hit

@@ -47,15 +47,18 @@ def auc(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -
         return math.nan
     if weights is not None:
         _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
-        lower, upper = (np.bincount(place[y == one], weights[y == one], minlength=len(counts)) for one in classes)
-        return float(upper @ (np.cumsum(lower) - 0.5 * lower) / (lower.sum() * upper.sum()))
+        low, high = (np.bincount(place[y == one], weights[y == one], minlength=len(counts)) for one in classes)
+        return float(high @ (np.cumsum(low) - 0.5 * low) / (low.sum() * high.sum()))
     # Two sorts of numbers alone, which processors do many at a time, are several times faster than one of places.
-    positive = y == classes[1]
-    upper, lower = score[positive], score[~positive]
-    if len(y) < _MANY:
-        lower.sort()
+    if len(y) < _MANY or y.dtype != np.float64:
+        positive = y == classes[1]
+        upper, lower = score[positive], np.sort(score[~positive])
         found = int(np.searchsorted(lower, upper).sum()) + int(np.searchsorted(lower, upper, "right").sum())
     else:
+        many = np.count_nonzero(y == classes[1])
+        lower, upper = np.empty(len(y) - many + 1), np.empty(many + 1)
+        panels.by_class(score, np.ascontiguousarray(y), float(classes[1]), lower, upper)
+        lower, upper = lower[:-1], upper[:-1]
         with ThreadPoolExecutor(min(2, threads())) as pool:
             list(pool.map(np.ndarray.sort, (lower, upper)))
         found = panels.pairs(lower, upper)
