@@ -30,6 +30,7 @@ from many_parties import many_parties
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
+from scale_pass import scale_pass
 from sealed import sealed
 from shortest import best
 from startup import start_up
@@ -158,6 +159,7 @@ MEASURES = (
     mpi_rounds,
     planned_and_real,
     kernels,
+    scale_pass,
     time_to_the_optimum,
     sparse_epoch,
     straggler,

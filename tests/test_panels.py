@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.kernels import panels
+from colonnade.kernels import columns, panels
 from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.compiler import dispatcher
 
@@ -61,3 +61,22 @@ def test_a_sum_goes_over_the_rows_in_their_order_rounded_once_for_each():
         exact = np.longdouble(c * x[1]) * np.longdouble(x[0]) + np.longdouble(total)
         total = float(exact)
     assert abs(matrix[1, 0] - total) <= 4 * np.spacing(abs(total))
+
+
+def test_scores_have_the_bits_of_the_kernel_for_batches():
+    rng = np.random.default_rng(5)
+    for kind in (np.float32, np.float64, np.int32):
+        for d in (1, 3, 4, 21):
+            X, rows, W = (9 * rng.standard_normal((50, d))).astype(kind), rng.integers(0, 50, 70), rng.random((d, 1))
+            one, other, z = np.empty((70, 1)), np.empty((70, 1)), np.zeros(50)
+            panels.forward(X, rows, W, one)
+            columns.dense_forward(X, rows, W, other)
+            panels.along(X, W, z)
+            assert one.tobytes() == other.tobytes() == z[rows, None].tobytes()
+
+
+@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9)))
+@settings(deadline=None)
+def test_pairs(lower, upper):
+    found = panels.pairs(np.sort(np.array(lower, float)), np.sort(np.array(upper, float)))
+    assert found == sum(2 * (a < b) + (a == b) for a in lower for b in upper)

@@ -29,6 +29,7 @@ from colonnade.algorithms.proximal_newton import ProximalNewton
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock, OfRows, signed_pieces
+from colonnade.blocks.row_blocks import each_block
 from colonnade.blocks.subspace import Held, PastDirections
 from colonnade.engine.exchange import Part
 from colonnade.engine.options import Training
@@ -287,7 +288,7 @@ class NewtonParty:
         """One exchange: signals out, directions in, a search, and the move that it found; says whether to go on."""
         session = self.session
         # 1. Every label holder sends the signals of its rows.
-        signals, curvatures = await self._signals()
+        signals, curvatures = await self._signals(heeds=not (self.joins and self.leads))
         touched = sum(session.block.touched(rows) for _, rows in self.chosen)
         await self.net.work(2 * touched, "backward")
         # 2. Every party makes its direction, as long as the ring allows.
@@ -316,32 +317,40 @@ class NewtonParty:
         """Numbers about each row that leave a party in a round."""
         return self.own.outputs * self.pieces
 
-    async def _signals(self) -> tuple[list[OfRows], list[OfRows]]:
-        """Signals and curvatures of all rows."""
+    async def _signals(self, *, heeds: bool = True) -> tuple[list[OfRows], list[OfRows]]:
+        """Signals and curvatures of all rows; of none, where this party only tells them and heeds them no more."""
         signals, curvatures = [], []
         for holder, rows in self.chosen:
             if self.net.watcher is not None:
                 self.net.watcher.about("signal", holder, rows)
             held = self.held if holder == self.net.me else None
             told = None if held is None else held.signal()
-            signal = await self._tell_or_hear("signal", holder, rows, told)
+            signal = await self._tell_or_hear("signal", holder, rows, told, heeds=heeds)
             curvature = self.loss.curvature_from(signal)
             if curvature is None:
                 told = None if held is None else held.curvature()
-                curvature = await self._tell_or_hear("curvatures", holder, rows, told)
+                curvature = await self._tell_or_hear("curvatures", holder, rows, told, heeds=heeds)
             signals.append((rows, signal))
             curvatures.append((rows, curvature))
         return signals, curvatures
 
-    async def _tell_or_hear(self, tag: str, holder: str, rows: Rows, told: FloatArray | None) -> FloatArray:
+    async def _tell_or_hear(self, tag: str, holder: str, rows: Rows, told: FloatArray | None, *, heeds: bool) -> Any:
         """A number for each of a holder's rows: in two bytes while rounds bring much, later in four."""
         kind: Any = np.float32 if self.fine else np.int16
         if told is not None:
-            unit = 1.0 if self.fine else max(float(np.abs(told).max(initial=0.0)), 1e-300) / _MOST_SHORT
-            short = (told if self.fine else np.rint(told / unit)).astype(kind)
+            largest = max(float(told.max(initial=0.0)), -float(told.min(initial=0.0)))
+            unit = 1.0 if self.fine else max(largest, 1e-300) / _MOST_SHORT
+            short = np.empty(told.shape, kind)
+
+            def shorten(at: int, end: int) -> None:
+                short[at:end] = told[at:end] if self.fine else np.rint(told[at:end] / unit)
+
+            each_block(shorten, len(told))
             if tag == "signal":
                 self.session.allowance.backward(told.size)
             await self.session.tell(tag, (unit, short))
+            if not heeds:
+                return told[:0]
         else:
             shape = (len(rows),) if self.own.outputs == 1 else (len(rows), self.own.outputs)
             heard = await self.session.hear(holder, tag)
@@ -350,7 +359,13 @@ class NewtonParty:
             unit, short = heard[0], expect_array(heard[1], shape, kind, holder, tag)
             if not (math.isfinite(unit) and np.isfinite(short).all()):
                 raise ProtocolError(f"party {holder!r} must tell finite numbers at step {tag!r}")
-        return short.astype(np.float64) * unit
+        found = np.empty(short.shape, np.float32)  # any direction will do: it need not be known better than that
+
+        def lengthen(at: int, end: int) -> None:
+            found[at:end] = short[at:end] * unit
+
+        each_block(lengthen, len(short))
+        return found
 
     def _direction(self, epoch: int, signals: list[OfRows], curvatures: list[OfRows]) -> FloatArray:
         """This party's new directions as columns: its step, and the same with random signs for each piece more."""
@@ -372,14 +387,20 @@ class NewtonParty:
         most, session = 0.99 * self.session.sum.narrow.largest, self.session
         while True:
             new[...] = new.astype(np.float32)
-            scores = [(holder, session.train, self.own.scores(rows, new)) for holder, rows in self.chosen]
+            scores = [(holder, session.train, self._scores(rows, new)) for holder, rows in self.chosen]
             if (part := session.validation) is not None:
                 of = part.columns
-                scores += [(holder, part, self.own.scores(rows, new, of)) for holder, rows in part.owned.items()]
+                scores += [(holder, part, self._scores(rows, new, of)) for holder, rows in part.owned.items()]
             largest = max((float(np.abs(one).max(initial=0.0)) for _, _, one in scores), default=0.0)
             if not largest > most:
                 return new, scores, largest
             new *= 0.5 * most / largest
+
+    def _scores(self, rows: Rows, new: FloatArray, of: Any = None) -> FloatArray:
+        """Scores of directions; who has none to send, as a leader that searches with its own columns, has zeros."""
+        if not new.any():
+            return np.zeros((len(rows) * self.own.outputs, new.shape[1]))
+        return self.own.scores(rows, new, of)
 
     async def _sum_up(self, scores: list[tuple[str, Part, FloatArray]]) -> None:
         """Everybody's directions, at the holder of each row's label."""
@@ -420,9 +441,10 @@ class NewtonParty:
             if not np.isfinite(weights).all():
                 raise ProtocolError(f"party {leader!r} must tell finite numbers at step 'move'")
         self.own.add(self.directions.combine(weights))
-        for held in (self.held, self.watched):
-            if held is not None:
-                held.move(weights)
+        if self.held is not None and not (self.joins and self.leads):  # where the search has moved these rows
+            self.held.move(weights)
+        if self.watched is not None:
+            self.watched.move(weights)
 
     async def _judge(self, epoch: int, penalty: float, *, summed: bool, starts: bool = False) -> bool:
         """The objective, what follows from it for the next round, and whether there is one."""
@@ -434,7 +456,7 @@ class NewtonParty:
         shares = [
             share
             for held, rows in parts
-            for share in ((0.0, 0.0, 0.0) if held is None else session.share_of(held.z, held.y, rows))
+            for share in ((0.0, 0.0, 0.0) if held is None else session.share_of(held.z, held.y, rows, held.value()))
         ]
         mine = np.array([penalty, *shares])
         if summed:

@@ -236,13 +236,13 @@ class Search:
         return weights
 
     async def _with_own_columns(self, held: Held, pull: FloatArray, bend: FloatArray) -> FloatArray:
-        """All labels are here: own columns go where it is best for them at once."""
+        """All labels are here: own columns go where it is best for them at once, and training rows with everything."""
         party, own = self.party, self.party.own
         rows = party.chosen[0][1]
         search = OwnColumns(held, own, rows, pull, bend)
         x = await minimise(search.look, search.size)
+        await search.go(x)
         mine = x[: own.width]
-        held.z = held.z + own.forward(rows, mine[:, None])[:, 0]
         if (part := self.session.validation) is not None and party.watched is not None:
             other = own.forward(part.owned[self.net.me], mine[:, None], part.columns)
             party.watched.z = party.watched.z + other[:, 0]

@@ -11,10 +11,12 @@ from colonnade.blocks.row_blocks import BLOCK, add_by_blocks, block_rows, forwar
 from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as kernels
-from colonnade.kernels import gram, missed
+from colonnade.kernels import gram, missed, panels
 
 # Numbers that are worked on at a time where all of them are: no second copy of a long array is made.
 _CHUNK = 1 << 16
+# Rows from which on the faster kernel for scores is worth being loaded.
+_LONG = 1 << 12
 
 
 def _sum_of_squares(values: Any) -> float:
@@ -82,7 +84,16 @@ class DenseColumns:
 
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W."""
-        return forward_by_blocks(lambda mine, out: kernels.dense_forward(self._X, mine, W, out), rows, W.shape[1])
+        return forward_by_blocks(lambda mine, out: self._score(mine, W, out), rows, W.shape[1])
+
+    def _score(self, rows: Rows, W: FloatArray, out: FloatArray) -> None:
+        """The same bits by either kernel; a small batch is not worth another one's look at its arguments."""
+        if not W.any():  # a search begins where nothing has moved
+            out[...] = 0.0
+        elif W.shape[1] == 1 and len(rows) >= _LONG and W.flags.c_contiguous:
+            panels.forward(self._X, rows, W, out)
+        else:
+            kernels.dense_forward(self._X, rows, W, out)
 
     def project(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W for a W of many columns, which BLAS multiplies several times faster than a loop."""
@@ -177,7 +188,7 @@ class DenseColumns:
 
         def make(at: int, end: int) -> FloatArray | None:
             scores = np.empty((end - at, W.shape[1]))
-            kernels.dense_forward(self._X, rows[at:end], W, scores)
+            self._score(rows[at:end], W, scores)
             found = judge(at, end, scores)
             return None if found is None else second_order.products(self._X, rows[at:end], found, fresh)
 

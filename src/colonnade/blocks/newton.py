@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.linear import LinearBlock
 from colonnade.kernels import gram
 
-OfRows: TypeAlias = tuple[Rows, FloatArray]  # rows, and a number or several for each of them
+OfRows: TypeAlias = tuple[Rows, npt.NDArray[np.floating[Any]]]  # rows, and a number or several for each of them
 
 # Columns up to which a matrix is made and factored.
 LIMIT = 2048
@@ -80,11 +81,11 @@ class NewtonBlock:
         z = self.forward(rows, directions.reshape(self.width, self.outputs * count), of)
         return z.reshape(len(rows) * self.outputs, count)
 
-    def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
+    def backward(self, rows: Rows, signal: Any, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal, of shape (width, any number)."""
         self.columns.backward(rows, signal, factor, G[: self.columns_width])
         if self.block.intercept is not None:
-            G[-1] += factor * signal.sum(axis=0)
+            G[-1] += factor * signal.sum(axis=0, dtype=np.float64)
 
     def gradient(self, pieces: Sequence[OfRows], rows: int) -> FloatArray:
         """The gradient of the mean loss over so many rows, and of the penalty."""
@@ -103,7 +104,7 @@ class NewtonBlock:
                 sums = np.zeros((d, 1))
                 self.columns.backward(chosen, c[:, None], 1.0, sums)
                 out[-1, :d] += sums[:, 0]
-                out[-1, -1] += c.sum()
+                out[-1, -1] += c.sum(dtype=np.float64)
         out[np.diag_indices(self.width)] += bend
         return out
 
@@ -122,8 +123,8 @@ class NewtonBlock:
         """Whether a model of this curvature would be nearly the one that is there."""
         if not self.curved or rows != self._rows or len(pieces) != len(self.curved):
             return False
-        change = sum(float(np.abs(new - old).sum()) for (_, new), (_, old) in zip(pieces, self.curved, strict=True))
-        return change <= _STALE * sum(float(old.sum()) for _, old in self.curved)
+        change = sum(_apart(new, old) for (_, new), (_, old) in zip(pieces, self.curved, strict=True))
+        return change <= _STALE * sum(float(old.sum(dtype=np.float64)) for _, old in self.curved)
 
     def take(self, pieces: Sequence[OfRows], rows: int) -> None:
         """Note a curvature of which the model is made elsewhere."""
@@ -142,7 +143,7 @@ class NewtonBlock:
                     c = np.ascontiguousarray(curvature.reshape(len(chosen), self.outputs)[:, output]) / rows
                     self.columns.squares(chosen, c, sums[: self.columns_width])
                     if self.block.intercept is not None:
-                        sums[-1] += c.sum()
+                        sums[-1] += c.sum(dtype=np.float64)
                 np.maximum(sums, 1e-30, out=sums)
                 np.reciprocal(sums, out=sums)
                 self._inverse[:, output] = sums
@@ -191,6 +192,14 @@ class NewtonBlock:
             p *= size / before
             p += product
         return x
+
+
+def _apart(new: npt.NDArray[np.floating[Any]], old: npt.NDArray[np.floating[Any]]) -> float:
+    """The sum of the differences' sizes, without a third array."""
+    return sum(
+        float(np.abs(new[at : at + CHUNK] - old[at : at + CHUNK]).sum(dtype=np.float64))
+        for at in range(0, len(new), CHUNK)
+    )
 
 
 def _dot(a: FloatArray, b: FloatArray) -> float:

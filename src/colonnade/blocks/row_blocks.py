@@ -8,7 +8,6 @@ block makes its partial sum, and the total has the same bits everywhere.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,8 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.errors import OptionError
-from colonnade.kernels import cores
+from colonnade.kernels import threads
 
 T = TypeVar("T")
 
@@ -75,16 +73,6 @@ def run_of(rows: Rows) -> int | None:
     return int(rows[0])
 
 
-def threads() -> int:
-    """Threads for sums over rows: as many as the process may use cores, or COLONNADE_THREADS where that is fewer."""
-    told = os.environ.get("COLONNADE_THREADS", "").strip()
-    if not told:
-        return cores()
-    if not told.isdecimal() or int(told) < 1:
-        raise OptionError(f"COLONNADE_THREADS must be a whole number of threads, 1 or more, got {told!r}; leave it out")
-    return min(int(told), cores())
-
-
 def in_order(make: Callable[[int, int], T], ends: list[int]) -> Iterator[T]:
     """What `make(at, end)` returns for each block, in the blocks' order; blocks are made on all cores at once.
 
@@ -104,6 +92,12 @@ def in_order(make: Callable[[int, int], T], ends: list[int]) -> Iterator[T]:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def each_block(make: Callable[[int, int], object], count: int, size: int = BLOCK) -> None:
+    """Call `make(at, end)` for blocks of so many rows, on all cores: for what is done to each row by itself."""
+    for _ in in_order(make, [*range(0, count, size), count] if count else [0]):
+        pass
 
 
 def add_by_blocks(add: Callable[[int, int, FloatArray], None], ends: list[int], out: FloatArray) -> None:
@@ -126,11 +120,6 @@ def forward_by_blocks(score: Callable[[Rows, FloatArray], None], rows: Rows, wid
     out = np.empty((len(rows), width))
     if len(rows) <= BLOCK:
         score(rows, out)
-        return out
-
-    def make(at: int, end: int) -> None:
-        score(rows[at:end], out[at:end])
-
-    for _ in in_order(make, [*range(0, len(rows), BLOCK), len(rows)]):
-        pass
+    else:
+        each_block(lambda at, end: score(rows[at:end], out[at:end]), len(rows))
     return out

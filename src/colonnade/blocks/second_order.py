@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Judgement(NamedTuple):
     """What is wanted of a block of rows, each array with one row for each of them."""
 
-    signal: FloatArray  # one number each
-    weight: FloatArray  # one number each: the curvature
+    signal: npt.NDArray[Any]  # one number each
+    weight: npt.NDArray[Any]  # one number each: the curvature
     beside: npt.NDArray[Any]  # further columns, float32, float64 or int32, as many in every block; there may be none
 
 
@@ -46,7 +46,7 @@ def look(
 
     def make(at: int, end: int) -> tuple[FloatArray, FloatArray] | None:
         mine = rows[at:end]
-        found = judge(at, end, columns.forward(mine, W))
+        found = judge(at, end, columns.forward(mine, W) if W.any() else np.zeros((end - at, W.shape[1])))
         if found is None:
             return None
         signal, weight, beside = found

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.newton import SMALLEST, NewtonBlock
-from colonnade.blocks.row_blocks import BLOCK, in_order
+from colonnade.blocks.row_blocks import BLOCK, each_block, in_order
 from colonnade.blocks.second_order import Judgement, products
 from colonnade.kernels import columns as kernels
-from colonnade.kernels import gram
+from colonnade.kernels import gram, panels
 from colonnade.objective.losses import Loss
 from colonnade.objective.weighted import weights_of
 
@@ -35,6 +35,8 @@ WORTHWHILE = 0.01
 _ROUNDING = 1e-14
 # What is left to be gained is only guessed from one step: a search ends there if it is far from worthwhile.
 _SURELY = 0.01
+# A step that promises more than this part of the objective is hardly ever the last one.
+_LARGE = 0.01
 
 
 class Held:
@@ -47,6 +49,7 @@ class Held:
         self.loss, self.y, self.z, self.unit = loss, y, np.ascontiguousarray(z), unit
         self.outputs = 1 if z.ndim == 1 else z.shape[1]
         self._columns: list[Steps] = []  # one for each direction, with a place for each score
+        self._lost = (self.z[:0], 0.0)  # scores, and the sum of the losses there
 
     @property
     def count(self) -> int:
@@ -64,16 +67,20 @@ class Held:
         moved, w = np.empty_like(self.z), (self.unit * weights)[:, None]
 
         def make(at: int, end: int) -> None:
-            out = np.empty((self.outputs * (end - at), 1))
-            V = self.some(at, end)
-            kernels.dense_forward(V, np.arange(len(V)), w, out)
-            np.add(self.z[at:end], out.reshape(moved[at:end].shape), out=moved[at:end])
+            moved[at:end] = self.z[at:end]
+            panels.along(self.some(at, end), w, moved[at:end].reshape(-1))
 
-        self._by_blocks(make)
+        each_block(make, len(moved))
         self.z = moved
+
+    def go(self, z: FloatArray, lost: float) -> None:
+        """Go to scores at which the sum of the losses is known."""
+        self.z, self._lost = z, (z, lost)
 
     def value(self) -> float:
         """The sum of the rows' losses."""
+        if self._lost[0] is self.z:
+            return self._lost[1]
         return sum(self._by_blocks(lambda at, end: float(self.loss.values(self.z[at:end], self.y[at:end]).sum())))
 
     def signal(self) -> FloatArray:
@@ -91,9 +98,7 @@ class Held:
         def make(at: int, end: int) -> FloatArray:
             z, y, V = self.z[at:end].copy(), self.y[at:end], self.some(at, end)
             out, places = np.zeros(1 + m + m * m), np.arange(len(V))
-            along = np.empty((len(V), 1))
-            kernels.dense_forward(V, places, w, along)
-            z += along.reshape(z.shape)
+            panels.along(V, w, z.reshape(-1))
             if not whole:
                 out[0] = self.loss.values(z, y).sum()
                 return out
@@ -123,12 +128,12 @@ class Held:
         m, none = V.shape[1], np.zeros((len(V), 0), np.float32)
         return np.tril(products(centred, np.arange(len(V)), Judgement(counts, counts, none), 0)[:m, :m])
 
-    def some(self, at: int, end: int) -> Steps:
-        """The scores of the directions at some rows: a row for each score, a column for each direction."""
+    def some(self, at: int, end: int, ones: int = 0) -> Steps:
+        """The scores of the directions at some rows, behind so many columns of ones: a row for each score."""
         at, end = self.outputs * at, self.outputs * end
-        out = np.empty((end - at, self.count), np.int32)
+        out = np.ones((end - at, ones + self.count), np.int32)
         for k, column in enumerate(self._columns):
-            out[:, k] = column[at:end]
+            out[:, ones + k] = column[at:end]
         return out
 
     def _each(self, of: Callable[[FloatArray, Any], FloatArray]) -> FloatArray:
@@ -137,7 +142,7 @@ class Held:
         def make(at: int, end: int) -> None:
             out[at:end] = of(self.z[at:end], self.y[at:end])
 
-        self._by_blocks(make)
+        each_block(make, len(out))
         return out
 
     def _by_blocks(self, make: Callable[[int, int], T]) -> list[T]:
@@ -225,7 +230,8 @@ async def minimise(look: Look, size: int, worthwhile: float = WORTHWHILE) -> Flo
             break
         for halving in range(_HALVINGS):
             trial = x + 0.5**halving * step[:, 0]
-            seen = await look(trial, False)
+            # A large step bends the loss, and there will be another one: better to see all that this one needs at once.
+            seen = await look(trial, promised > _LARGE * abs(here.value))
             if seen.value <= here.value - 1e-4 * 0.5**halving * promised:
                 break
         else:
@@ -260,22 +266,33 @@ class OwnColumns:
         self.size = own.width + held.count
         self._units = np.ones(self.size)  # of columns as they are looked at: a direction's scores are counted in steps
         self._units[own.width :] = held.unit
+        self._at, self._z, self._lost = np.zeros(self.size), held.z, 0.0  # the last look: where, scores, and losses
+
+    async def go(self, x: FloatArray) -> None:
+        """Let the rows have the scores of a point of the search: mostly those of the last look."""
+        if x.any():
+            if not np.array_equal(x, self._at):
+                await self.look(x, False)
+            self.held.go(self._z, self._lost)
 
     async def look(self, x: FloatArray, whole: bool) -> Sight:
         """The objective at a point of the search, but for what does not change."""
         held, own, q, n = self.held, self.own, self.own.width, len(self.rows)
         d, ones = own.columns_width, own.width - own.columns_width
         mine, theirs = x[:q], x[q:]
-        w, lost = np.concatenate([mine[d:], held.unit * theirs])[:, None], {}
+        w, lost, moves = np.concatenate([mine[d:], held.unit * theirs])[:, None], {}, bool(x.any())
+        if moves and self._z is held.z:
+            self._z = np.empty_like(held.z)
+        kept = self._z
 
         def judge(at: int, end: int, scores: FloatArray) -> Judgement | None:
-            z, y, beside = scores[:, 0], held.y[at:end], np.ones((end - at, ones + held.count), np.int32)
-            beside[:, ones:] = held.some(at, end)
-            if beside.shape[1]:
-                along = np.empty((end - at, 1))
-                kernels.dense_forward(beside, np.arange(end - at), w, along)
-                z += along[:, 0]
-            z += held.z[at:end]
+            z, y, beside = scores[:, 0], held.y[at:end], held.some(at, end, ones)
+            if moves:
+                panels.along(beside, w, z)
+                z += held.z[at:end]
+                kept[at:end] = z
+            else:
+                z = held.z[at:end]
             if not whole:
                 lost[at] = float(held.loss.values(z, y).sum())
                 return None
@@ -286,7 +303,10 @@ class OwnColumns:
         gradient, matrix = np.zeros(self.size), np.zeros((self.size, self.size) if whole else (0, 0))
         own.columns.look(self.rows, np.ascontiguousarray(mine[:d, None]), judge, gradient, matrix)
         bent = (self.bend * theirs).sum(axis=1)  # not BLAS: see `kernels.gram`
-        value = sum(lost[at] for at in sorted(lost)) / n
+        total = sum(lost[at] for at in sorted(lost))
+        if moves:
+            self._at, self._lost = x, total
+        value = total / n
         value += float((self.own_pull * mine).sum() + 0.5 * (self.own_bend * mine * mine).sum())
         value += float((self.pull * theirs).sum() + 0.5 * (theirs * bent).sum())
         if not whole:

@@ -1,4 +1,4 @@
-"""The kernels of passes over many rows: products of panels, which a processor's vector registers work off.
+"""The kernels of passes over many rows: products of panels, which a processor's vector registers work off; and pairs.
 
 A panel is a few rows as float64, so few that they stay in the first caches, each with zeros behind its numbers up to a
 multiple of `WIDE`. Sums go over the rows in their order, by fused multiplications and additions, which round the same
@@ -168,6 +168,62 @@ def scale() -> Any:
     return intrinsic(make)
 
 
+@Inside
+def dot() -> Any:
+    """`dot(X, row, W)`: X[row] @ W[:, 0], in four sums that take turns, as `columns.dense_forward` adds them."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    def make(context: Any, X: Any, row: Any, W: Any) -> Any:
+        if not X.layout == W.layout == "C" or X.dtype not in (types.float32, types.float64, types.int32):
+            return None
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            kinds, step, given = signature.args, ir.IntType(64)(_STEP), signature.args[0].dtype
+            source, weights = (context.make_array(kinds[n])(context, builder, values[n]) for n in (0, 2))
+            width = cgutils.unpack_tuple(builder, source.shape)[1]  # type: ignore[no-untyped-call]
+            begin, wide = builder.gep(source.data, [builder.mul(values[1], width)]), _vector(_STEP)
+            whole, sums = builder.udiv(width, step), cgutils.alloca_once(builder, wide)  # type: ignore[no-untyped-call]
+            builder.store(ir.Constant(wide, [0.0] * _STEP), sums)
+            with cgutils.for_range(builder, whole) as loop:
+                place = builder.mul(loop.index, step)
+                some = builder.bitcast(builder.gep(begin, [place]), _vector(_STEP, given).as_pointer())
+                found = _widened(builder, builder.load(some, align=given.bitwidth // 8), given, wide)
+                there = builder.bitcast(builder.gep(weights.data, [place]), wide.as_pointer())
+                product = builder.fmul(found, builder.load(there, align=8))
+                builder.store(builder.fadd(builder.load(sums), product), sums)
+            four = builder.load(sums)
+            first, *others = (builder.extract_element(four, ir.IntType(32)(n)) for n in range(_STEP))
+            total = cgutils.alloca_once_value(builder, first)  # type: ignore[no-untyped-call]
+            done = builder.mul(whole, step)
+            with cgutils.for_range(builder, builder.sub(width, done)) as loop:
+                place = builder.add(done, loop.index)
+                found = _widened(builder, builder.load(builder.gep(begin, [place])), given, ir.DoubleType())
+                product = builder.fmul(found, builder.load(builder.gep(weights.data, [place])))
+                builder.store(builder.fadd(builder.load(total), product), total)
+            return builder.fadd(builder.fadd(builder.load(total), others[0]), builder.fadd(others[1], others[2]))
+
+        return types.float64(X, row, W), codegen
+
+    return intrinsic(make)
+
+
+@Compiled
+def forward(X: Array, rows: Array, W: Array, out: Array) -> None:
+    """out[:, 0] = X[rows] @ W[:, 0], with the bits of `columns.dense_forward`."""
+    for i in range(rows.shape[0]):
+        out[i, 0] = dot(X, rows[i], W)
+
+
+@Compiled
+def along(X: Array, W: Array, z: Array) -> None:
+    """z += X @ W[:, 0]."""
+    for i in range(z.shape[0]):
+        z[i] += dot(X, i, W)
+
+
 @Compiled
 def add_products(
     X: Array,
@@ -195,7 +251,7 @@ def add_products(
             if m:
                 widen(beside, at + i, right, i, d)
             if wanted:
-                scale(right, i, fresh, weight[at + i], left)
+                scale(right, i, fresh, np.float64(weight[at + i]), left)
             left[i, wanted] = signal[at + i]
         for j in range(0, wanted + 1, WIDE):
             most = d + m if j + WIDE > wanted else fresh + j + WIDE
@@ -206,4 +262,36 @@ def add_products(
 def room(size: int, fresh: int) -> tuple[Array, Array, Array]:
     """Panels left and right for `add_products`, and zeros for its sums: of `size` columns, rows from `fresh` on."""
     tall, wide = (-(-one // WIDE) * WIDE for one in (size - fresh + 1, size))
-    return np.zeros((PANEL, tall)), np.zeros((PANEL, wide + WIDE)), np.zeros((tall, wide + WIDE))
+    return _aligned(PANEL, tall), _aligned(PANEL, wide + WIDE), _aligned(tall, wide + WIDE)
+
+
+def _aligned(rows: int, width: int) -> Array:
+    """Zeros of which no tile's row lies across two lines of a cache."""
+    memory = np.zeros(rows * width + WIDE)
+    first = -memory.ctypes.data // memory.itemsize % WIDE
+    return memory[first : first + rows * width].reshape(rows, width)
+
+
+@Compiled
+def pairs(lower: Array, upper: Array) -> int:
+    """Twice the pairs in which a number of `lower` is below one of `upper`, and once those that tie; both ascend."""
+    below, up_to, total = 0, 0, 0
+    for i in range(upper.shape[0]):
+        while below < lower.shape[0] and lower[below] < upper[i]:
+            below += 1
+        while up_to < lower.shape[0] and lower[up_to] <= upper[i]:
+            up_to += 1
+        total += below + up_to
+    return total
+
+
+@Compiled
+def by_class(score: Array, y: Array, one: float, lower: Array, upper: Array) -> None:
+    """Scores of rows with the label `one` go to `upper`, those of all others to `lower`; each has a place to spare."""
+    below, above = 0, 0
+    for i in range(score.shape[0]):
+        lower[below] = score[i]
+        upper[above] = score[i]
+        hit = y[i] == one
+        above += hit
+        below += not hit
