@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
+from itertools import product
 
 import numpy as np
 
@@ -67,21 +68,23 @@ def by_step(traffic: dict[str, Traffic]) -> Iterator[tuple[str, int, float]]:
 def many_parties(quick: bool) -> Rows:
     """Bytes that a party sends, CPU seconds and the virtual clock, as the parties become more (5,000 rows each)."""
     counts, rows = ((4, 9), 200) if quick else (COUNTS, ROWS)
+    newton, sgd = cn.BlockNewton(epochs=4, tol=None), cn.FedSGD(epochs=4, batch=rows, step=0.5, tol=None)
+    cn.LogisticRegression(algorithm=newton, verbose=0).fit(*parties_of(3, rows))  # compiles
     found: Rows = []
-    for algorithm in (cn.BlockNewton(epochs=4, tol=None), cn.FedSGD(epochs=4, batch=rows, step=0.5, tol=None)):
+    for algorithm, masks in product((newton, sgd), ("pairwise", "neighbours")):
         first = None
         for count in counts:
             on, parties = Counted(), parties_of(count, rows)
             began = time.process_time()
-            cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*parties, on=on)
+            cn.LogisticRegression(algorithm=algorithm, sum=masks, verbose=0).fit(*parties, on=on)
             seconds = time.process_time() - began
             most, mean = most_and_mean(on.traffic)
             first = first or (most, mean)
             found.append(
                 (
-                    f"{algorithm.name}, {count} parties",
+                    f"{algorithm.name}, {masks}, {count} parties",
                     f"{most:,} bytes at most, {mean:,.0f} in the mean",
-                    f"{most / first[0]:.2f} and {mean / first[1]:.2f} times; CPU {seconds:.2f} s, "
+                    f"{most / first[0]:.2f} and {mean / first[1]:.2f} times; CPU {seconds / count * 1e3:.1f} ms each, "
                     f"virtual {on.seconds:.3f} s",
                 )
             )

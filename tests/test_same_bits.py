@@ -41,7 +41,8 @@ def data():
 PAIRS = {
     ("pairwise", "dense", 2), ("pairwise", "csr", 3), ("pairwise", "csr", 8), ("two-trees", "csr", 2),
     ("two-trees", "dense", 3), ("two-trees", "dense", 8), ("plain", "csr", 2), ("plain", "dense", 3),
-    ("plain", "csr", 8), ("encrypted", "csr", 2), ("encrypted", "dense", 3),
+    ("plain", "csr", 8), ("encrypted", "csr", 2), ("encrypted", "dense", 3), ("neighbours", "dense", 8),
+    ("neighbours", "dense", 2), ("neighbours", "csr", 3),
 }  # fmt: skip
 CELLS = [
     pytest.param(*cell, marks=[] if cell in PAIRS else pytest.mark.long)

@@ -216,7 +216,7 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
         if self.sum == ENCRYPTED and not linear:
             raise OptionError(
                 f"sum='encrypted' encrypts the signals of linear models, {type(self).__name__} takes 'auto', "
-                f"'pairwise', 'two-trees' or 'plain'"
+                f"'pairwise', 'neighbours', 'two-trees' or 'plain'"
             )
         check_kind(self.topology)
 

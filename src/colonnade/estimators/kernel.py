@@ -59,7 +59,7 @@ class KernelModel(Estimator):
     protection : {"auto", "masked", "plain"}
         How training is protected. "masked" is under the masks of `sum`, which hide nothing between two parties; "plain"
         is with sums in the clear, and "auto" is what `sum` says. "sealed" is for linear models, and refused here.
-    sum : {"auto", "pairwise", "two-trees", "plain"}
+    sum : {"auto", "pairwise", "neighbours", "two-trees", "plain"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
         hides anything.
     topology : {"tree", "star", "ring"} or str

@@ -80,7 +80,7 @@ class LinearModel(Estimator):
         and nothing else of the training; `sum` and `topology` have no effect then. "masked" trains in the
         open, under the masks of `sum`, which hide nothing between two parties. "plain" trains in the open, with sums in
         the clear. "auto" is "sealed" if the algorithm is a `SealedNewton`, and else what `sum` says.
-    sum : {"auto", "pairwise", "two-trees", "plain", "encrypted"}
+    sum : {"auto", "pairwise", "neighbours", "two-trees", "plain", "encrypted"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
         hides anything. "encrypted" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
         and `FedBCD`. A batch then needs 55 rows for each column of a party (more with more than two classes), and the

@@ -81,7 +81,7 @@ class NetworkModel(Estimator):
         How training is protected. "masked" is under the masks of `sum`, which hide nothing between two parties; "plain"
         is with sums in the clear, and "auto" is what `sum` says. "sealed" is for linear models, and
         refused here; with a top network "masked" is refused too.
-    sum : {"auto", "pairwise", "two-trees", "plain"}
+    sum : {"auto", "pairwise", "neighbours", "two-trees", "plain"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
         hides anything.
     topology : {"tree", "star", "ring"} or str

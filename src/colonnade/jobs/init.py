@@ -82,7 +82,7 @@ part = 0.2               # of the common rows, held out for the history and for 
 
 """
 _MASKS = """\
-kind = "auto"            # how scores are added up under masks: "pairwise" or "two-trees"{more}
+kind = "auto"            # how scores are added up under masks: "pairwise", "neighbours" or "two-trees"{more}
 """
 _ENCRYPTED = """;
                          # "encrypted": as "pairwise", and signals are encrypted (with FedSGD or FedBCD; with several

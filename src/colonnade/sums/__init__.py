@@ -5,12 +5,12 @@ from __future__ import annotations
 from colonnade.errors import OptionError, one_of
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import PlainSum, SecureSum
-from colonnade.sums.masked import EncryptedSignalsSum, PairwiseSum, TwoTreesSum
+from colonnade.sums.masked import EncryptedSignalsSum, NeighboursSum, PairwiseSum, TwoTreesSum
 
 __all__ = ["GONE", "SUMS", "SecureSum", "choose_sum", "open_sum"]
 
 SUMS: dict[str, type[SecureSum]] = {
-    kind.name: kind for kind in (PairwiseSum, TwoTreesSum, PlainSum, EncryptedSignalsSum)
+    kind.name: kind for kind in (PairwiseSum, NeighboursSum, TwoTreesSum, PlainSum, EncryptedSignalsSum)
 }
 # Names of earlier versions, and what is said of each.
 GONE = {"paillier": "'paillier' is called 'encrypted' now, and needs no key_bits; write 'encrypted'"}

@@ -1,10 +1,11 @@
 """The masked sum: every party adds masks to its contribution, and in the total at the root they cancel.
 
 This is the one file to read for how a contribution is hidden. A contribution is first rounded to the fixed-point ring
-(`colonnade.crypto.ring`); there a uniform mask hides it perfectly, and a sum is exact. Two sums are made of that:
+(`colonnade.crypto.ring`); there a uniform mask hides it perfectly, and a sum is exact. Three sums are made of that:
 
 - `PairwiseSum`, the default from three parties on. Every two parties agree on a stream of masks; one of them adds it
   and the other subtracts it.
+- `NeighboursSum`, the same among many parties, each of which shares streams with sixteen others only.
 - `TwoTreesSum`, as in the papers. The masked contributions travel along one tree, the masks along a different one.
 
 `EncryptedSignalsSum` names a run whose signals are encrypted on their way back; its contributions are added up
@@ -13,6 +14,7 @@ pairwise. A sum at a server of which members may drop out, as models over rows n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +26,7 @@ from colonnade.runtimes.net import Net
 from colonnade.sums.base import SecureSum, tree_sum
 from colonnade.sums.trees import different_pair, topology
 
+NEIGHBOURS = 16  # parties with which one shares masks, where it doesn't with all; an even number
 _BLOCK = 2048  # masks that are made at a time, so that many small sums share one call
 
 
@@ -46,14 +49,17 @@ class PairwiseSum(SecureSum):
         self._blocks: dict[int, int] = {}  # per root: blocks of masks so far
 
     async def open(self) -> None:
-        """Exchange public keys and agree on a stream with every other party."""
-        net = self.net
-        others = [name for name in net.names if name != net.me]
+        """Exchange public keys and agree on a stream with every other party, or with every neighbour."""
+        net, others = self.net, self._sharing()
         for name in others:
             await net.send(name, "public key", self._keys.public)
         for name in others:
             self._publics[name] = await net.recv(name, "public key")
             self._share(name, self._keys.agree(self._publics[name], name))
+
+    def _sharing(self) -> list[str]:
+        """Return the parties with which this one shares streams, in the order of all."""
+        return [name for name in self.net.names if name != self.net.me]
 
     def _share(self, name: str, stream: MaskStream) -> None:
         self._shared.append((self.net.names.index(self.net.me) < self.net.names.index(name), stream))
@@ -92,6 +98,31 @@ class PairwiseSum(SecureSum):
                 stream.add_to(block, root, serial, negative=not i_am_first)
         self._made[root, ring.str] = (block, used + count)
         return block[used : used + count]
+
+
+def neighbours(names: Sequence[str], me: str, count: int = NEIGHBOURS) -> list[str]:
+    """Return the parties with which one shares masks: in the circle of all, count / 2 on either side of it.
+
+    It takes `count` parties, and no fewer, to cut others off from the rest: this is a Harary graph, which is as hard to
+    part as a graph with so many edges can be (Harary, "The maximum connectivity of a graph", PNAS 1962).
+    """
+    at = list(names).index(me)
+    apart = ((place, abs(place - at)) for place in range(len(names)) if place != at)
+    return [names[place] for place, steps in apart if min(steps, len(names) - steps) <= count // 2]
+
+
+class NeighboursSum(PairwiseSum):
+    """The pairwise sum with sixteen neighbours for each party, as in Bell et al. (CCS 2020), whatever their number is.
+
+    The parties of a coalition know the masks that they share. Fewer than sixteen of them leave all others connected by
+    masks which they don't know, and then learn no more than the total over all others. Sixteen that are all neighbours
+    of a party, one of them on the way of its contribution, can read it. Up to seventeen parties this is `PairwiseSum`.
+    """
+
+    name: ClassVar[str] = "neighbours"
+
+    def _sharing(self) -> list[str]:
+        return neighbours(self.net.names, self.net.me)
 
 
 class EncryptedSignalsSum(PairwiseSum):
