@@ -277,7 +277,9 @@ class NewtonParty:
         return self._hold(part, rows, self.block.scores(rows, part.columns)) if self.leads else None
 
     def _hold(self, part: Part, rows: Rows, z: FloatArray | None) -> Held | None:
-        return None if z is None or part.y is None else Held(self.loss, part.y[rows], z)
+        if z is None or part.y is None:
+            return None
+        return Held(self.loss, part.y[rows], z, 1.0 / self.session.sum.narrow.scale)
 
     # -- a round, in order --------------------------------------------------------------------------------------
 
@@ -321,11 +323,11 @@ class NewtonParty:
             if self.net.watcher is not None:
                 self.net.watcher.about("signal", holder, rows)
             held = self.held if holder == self.net.me else None
-            told = None if held is None else self.loss.signal(held.z, held.y)
+            told = None if held is None else held.signal()
             signal = await self._tell_or_hear("signal", holder, rows, told)
             curvature = self.loss.curvature_from(signal)
             if curvature is None:
-                told = None if held is None else self.loss.curvature(held.z, held.y)
+                told = None if held is None else held.curvature()
                 curvature = await self._tell_or_hear("curvatures", holder, rows, told)
             signals.append((rows, signal))
             curvatures.append((rows, curvature))
@@ -382,11 +384,13 @@ class NewtonParty:
     async def _sum_up(self, scores: list[tuple[str, Part, FloatArray]]) -> None:
         """Everybody's directions, at the holder of each row's label."""
         for holder, part, mine in scores:
-            parts = [mine[at : at + CHUNK] for at in range(0, len(mine), CHUNK)]
-            found = [await self.session.sum.total_narrow("directions", one, holder) for one in parts]
             held = self.held if part is self.session.train else self.watched
-            if holder == self.net.me and held is not None and found:
-                held.add(np.concatenate([one for one in found if one is not None]), self.room)
+            places = held.add(mine.shape[1], self.room) if holder == self.net.me and held is not None else []
+            for at in range(0, len(mine), CHUNK):
+                found = await self.session.sum.total_narrow("directions", mine[at : at + CHUNK], holder)
+                if found is not None:
+                    for column, one in zip(places, found.T, strict=False):
+                        column[at : at + CHUNK] = np.rint(one * self.session.sum.narrow.scale)
 
     async def _sum_products(self, new: FloatArray, largest: float) -> None:
         """Remember the new directions; their products with all that are remembered are summed at the leader."""
@@ -418,7 +422,7 @@ class NewtonParty:
         self.own.add(self.directions.combine(weights))
         for held in (self.held, self.watched):
             if held is not None:
-                held.z = held.z + held.along(weights)
+                held.move(weights)
 
     async def _judge(self, epoch: int, penalty: float, *, summed: bool, starts: bool = False) -> bool:
         """The objective, what follows from it for the next round, and whether there is one."""

@@ -6,13 +6,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks import FloatArray, Rows, second_order
+from colonnade.blocks.row_blocks import BLOCK, add_by_blocks, block_rows, forward_by_blocks, in_order, sum_ends
+from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as kernels
-from colonnade.kernels import gram, missed
+from colonnade.kernels import gram, missed, panels
 
 # Numbers that are worked on at a time where all of them are: no second copy of a long array is made.
 _CHUNK = 1 << 16
+# Rows from which on the faster kernel for scores is worth being loaded.
+_LONG = 1 << 12
 
 
 def _sum_of_squares(values: Any) -> float:
@@ -27,9 +31,27 @@ def _lanes() -> tuple[FloatArray, FloatArray, Rows]:
 
 
 class Columns(Protocol):
-    """A party's columns, dense or CSR, as the kernels want them."""
+    """A party's columns, dense or CSR, as the kernels want them.
+
+    Sums over rows (`backward`, `gram`, `squares`, `look`) are made in fixed blocks of rows, see `row_blocks`: they have
+    the same bits whoever holds the rows, and however many threads or workers add them up. A list of no more rows than
+    a block has is added up in its order, wherever its rows are.
+    """
 
     shape: tuple[int, int]
+    block: int  # rows of a block of these sums, the same for all who hold parts of the same rows
+
+    def look(
+        self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
+    ) -> None:
+        """One pass of a Newton step over X[rows], in which every block of rows is read once.
+
+        The scores X[rows[at:end]] @ W go to `judge(at, end, scores)`, in any order of blocks and from several threads
+        at once. What it says of these rows is added up: with Z = [X, beside], Z.T @ signal to `gradient`, and the lower
+        triangle of Z.T @ diag(weight) @ Z to `matrix`, of which rows before `fresh` are left alone. Where it says None,
+        the scores were all that it wanted. `second_order.look` is this for whoever has forward, backward and gram.
+        """
+        ...
 
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray: ...  # noqa: D102
     def project(self, rows: Rows, W: FloatArray) -> FloatArray: ...  # noqa: D102
@@ -57,12 +79,18 @@ class DenseColumns:
     def __init__(self, X: Any) -> None:
         self._X = np.ascontiguousarray(X)
         self.shape: tuple[int, int] = self._X.shape
+        self.block = BLOCK
 
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W."""
-        out = np.empty((len(rows), W.shape[1]))
-        kernels.dense_forward(self._X, rows, W, out)
-        return out
+        return forward_by_blocks(lambda mine, out: self._score(mine, W, out), rows, W.shape[1])
+
+    def _score(self, rows: Rows, W: FloatArray, out: FloatArray) -> None:
+        """The same bits by either kernel; a small batch is not worth another one's look at its arguments."""
+        if W.shape[1] == 1 and len(rows) >= _LONG and W.flags.c_contiguous:
+            panels.forward(self._X, rows, W, out)
+        else:
+            kernels.dense_forward(self._X, rows, W, out)
 
     def project(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W for a W of many columns, which BLAS multiplies several times faster than a loop."""
@@ -70,7 +98,11 @@ class DenseColumns:
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
-        kernels.dense_backward(self._X, rows, signal, factor, G)
+
+        def add(at: int, end: int, G: FloatArray) -> None:
+            kernels.dense_backward(self._X, rows[at:end], signal[at:end], factor, G)
+
+        add_by_blocks(add, sum_ends(rows, self.block), G)
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
         """target += factor * source on the columns of these rows, and clear source there."""
@@ -123,11 +155,40 @@ class DenseColumns:
 
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
-        gram.dense_gram(self._X, rows, weight, G)
+        d, none = self.shape[1], np.zeros((len(rows), 0), np.float32)
+
+        def make(at: int, end: int) -> FloatArray:
+            return second_order.products(
+                self._X, rows[at:end], Judgement(weight[at:end], weight[at:end], none[at:end]), 0
+            )
+
+        for found in in_order(make, sum_ends(rows, self.block)):
+            G += np.tril(found[:d, :d])
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
-        gram.dense_squares(self._X, rows, weight, out)
+
+        def add(at: int, end: int, out: FloatArray) -> None:
+            gram.dense_squares(self._X, rows[at:end], weight[at:end], out)
+
+        add_by_blocks(add, sum_ends(rows, self.block), out)
+
+    def look(
+        self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
+    ) -> None:
+        """See `Columns.look`."""
+        size = len(gradient)
+
+        def make(at: int, end: int) -> FloatArray | None:
+            scores = np.empty((end - at, W.shape[1]))
+            self._score(rows[at:end], W, scores)
+            found = judge(at, end, scores)
+            return None if found is None else second_order.products(self._X, rows[at:end], found, fresh)
+
+        for sums in in_order(make, sum_ends(rows, self.block)):
+            if sums is not None:
+                matrix[fresh:] += np.tril(sums[: size - fresh, :size], fresh)
+                gradient += sums[size - fresh, :size]
 
 
 class CsrColumns:
@@ -136,6 +197,7 @@ class CsrColumns:
     def __init__(self, data: Any, columns: Any, starts: Any, shape: tuple[int, int]) -> None:
         self.shape = shape
         self._parts = (data, columns, starts)
+        self.block = block_rows(shape[1], len(data) / max(1, shape[0]))
 
     @classmethod
     def from_csr(cls, X: Any) -> CsrColumns:
@@ -145,9 +207,7 @@ class CsrColumns:
 
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W."""
-        out = np.empty((len(rows), W.shape[1]))
-        kernels.csr_forward(*self._parts, rows, W, out)
-        return out
+        return forward_by_blocks(lambda mine, out: kernels.csr_forward(*self._parts, mine, W, out), rows, W.shape[1])
 
     def project(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W for a W of many columns."""
@@ -155,7 +215,11 @@ class CsrColumns:
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
-        kernels.csr_backward(*self._parts, rows, signal, factor, G)
+
+        def add(at: int, end: int, G: FloatArray) -> None:
+            kernels.csr_backward(*self._parts, rows[at:end], signal[at:end], factor, G)
+
+        add_by_blocks(add, sum_ends(rows, self.block), G)
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
         """target += factor * source on the columns of these rows, and clear source there."""
@@ -242,11 +306,25 @@ class CsrColumns:
 
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
-        gram.csr_gram(*self._parts, rows, weight, G)
+
+        def add(at: int, end: int, G: FloatArray) -> None:
+            gram.csr_gram(*self._parts, rows[at:end], weight[at:end], G)
+
+        add_by_blocks(add, sum_ends(rows, self.block), G)
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
-        gram.csr_squares(*self._parts, rows, weight, out)
+
+        def add(at: int, end: int, out: FloatArray) -> None:
+            gram.csr_squares(*self._parts, rows[at:end], weight[at:end], out)
+
+        add_by_blocks(add, sum_ends(rows, self.block), out)
+
+    def look(
+        self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
+    ) -> None:
+        """See `Columns.look`."""
+        second_order.look(self, rows, W, judge, gradient, matrix, fresh)
 
 
 def _step_on_all(

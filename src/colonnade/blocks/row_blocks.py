@@ -8,14 +8,25 @@ block makes its partial sum, and the total has the same bits everywhere.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
+
 import numpy as np
 
-from colonnade.blocks import Rows
+from colonnade.blocks import FloatArray, Rows
+from colonnade.kernels import threads
+
+T = TypeVar("T")
 
 # Rows of a block, at the fewest: enough that a partial sum costs little beside its rows.
 BLOCK = 1 << 14
 # A partial sum has a place for every column; its rows should have at least so many numbers for each of them.
 _WORTH = 8
+# Partial sums that may wait for their turn, for each thread: no more memory than that, however many rows there are.
+_AHEAD = 4
 
 
 def block_rows(columns: int, numbers_per_row: float) -> int:
@@ -45,3 +56,69 @@ def block_ends(rows: Rows, size: int) -> list[int]:
     borders = np.arange(rows[0] // size + 1, rows[-1] // size + 1) * size
     inner = np.unique(np.searchsorted(rows, borders))
     return [0, *(int(at) for at in inner if 0 < at < count), count]
+
+
+def sum_ends(rows: Rows, size: int) -> list[int]:
+    """As `block_ends`, but at most `size` rows are one block wherever they are: a small batch is added up at once."""
+    return [0, len(rows)] if len(rows) <= size else block_ends(rows, size)
+
+
+def run_of(rows: Rows) -> int | None:
+    """The first of these rows where each is the next one of the row before it, as all rows of a table are; else None.
+
+    Kernels then need no list of rows, and a table that is read from a file is read from one end to the other.
+    """
+    if not len(rows) or int(rows[-1]) - int(rows[0]) != len(rows) - 1 or not ascending(rows):
+        return None
+    return int(rows[0])
+
+
+def in_order(make: Callable[[int, int], T], ends: list[int]) -> Iterator[T]:
+    """What `make(at, end)` returns for each block, in the blocks' order; blocks are made on all cores at once.
+
+    `make` is called from several threads, which live no longer than this: a process that forks has none left over.
+    """
+    blocks = list(pairwise(ends))
+    count = min(threads(), len(blocks)) if len(blocks) > 1 else 1
+    if count == 1:
+        for at, end in blocks:
+            yield make(at, end)
+        return
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(count, thread_name_prefix="rows") as pool:
+        for at, end in blocks:
+            waiting.append(pool.submit(make, at, end))
+            if len(waiting) >= _AHEAD * count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def add_by_blocks(add: Callable[[int, int, FloatArray], None], ends: list[int], out: FloatArray) -> None:
+    """Add a sum over rows to `out`: `add(at, end, to)` adds a block's part, a single block's to `out` itself."""
+    if len(ends) < 3:
+        add(0, ends[-1], out)
+        return
+
+    def make(at: int, end: int) -> FloatArray:
+        part = np.zeros_like(out)
+        add(at, end, part)
+        return part
+
+    for part in in_order(make, ends):
+        out += part
+
+
+def forward_by_blocks(score: Callable[[Rows, FloatArray], None], rows: Rows, width: int) -> FloatArray:
+    """Scores of rows: `score(some, out)` writes those of some. No sum goes over rows, so any blocks will do."""
+    out = np.empty((len(rows), width))
+    if len(rows) <= BLOCK:
+        score(rows, out)
+        return out
+
+    def make(at: int, end: int) -> None:
+        score(rows[at:end], out[at:end])
+
+    for _ in in_order(make, [*range(0, len(rows), BLOCK), len(rows)]):
+        pass
+    return out

@@ -11,104 +11,145 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.newton import CHUNK, SMALLEST, NewtonBlock
+from colonnade.blocks.newton import SMALLEST, NewtonBlock
+from colonnade.blocks.row_blocks import BLOCK, in_order
+from colonnade.blocks.second_order import Judgement, products
 from colonnade.kernels import columns as kernels
-from colonnade.kernels import gram
+from colonnade.kernels import gram, panels
 from colonnade.objective.losses import Loss
 from colonnade.objective.weighted import weights_of
+
+Steps: TypeAlias = npt.NDArray[np.int32]
+T = TypeVar("T")
 
 # Newton steps of a search, at most, and halvings of one of them.
 _MOST_STEPS, _HALVINGS = 12, 80
 WORTHWHILE = 0.01
 # A promise below this part of the objective is rounding.
 _ROUNDING = 1e-14
+# What is left to be gained is only guessed from one step: a search ends there if it is far from worthwhile.
+_SURELY = 0.01
+# A step that promises more than this part of the objective is hardly ever the last one.
+_LARGE = 0.01
 
 
 class Held:
-    """The rows whose labels a holder has: their scores, and the scores of the directions."""
+    """The rows whose labels a holder has: their scores, and the scores of the directions.
 
-    def __init__(self, loss: Loss, y: Any, z: FloatArray) -> None:
-        self.loss, self.y, self.z = loss, y, np.ascontiguousarray(z)
+    These come out of a ring of 32 bits, and stay what they are there: whole numbers of steps, four bytes each.
+    """
+
+    def __init__(self, loss: Loss, y: Any, z: FloatArray, unit: float) -> None:
+        self.loss, self.y, self.z, self.unit = loss, y, np.ascontiguousarray(z), unit
         self.outputs = 1 if z.ndim == 1 else z.shape[1]
-        self.count = 0
-        self._V = np.zeros((z.size, 0))  # a row for each score, a column for each direction
+        self._columns: list[Steps] = []  # one for each direction, with a place for each score
 
-    def add(self, new: FloatArray, room: int) -> None:
-        """Remember the scores of new directions; the oldest go where there is no room."""
-        gone = max(0, self.count + new.shape[1] - room)
-        kept = self.count - gone
-        needed = kept + new.shape[1]
-        if needed > self._V.shape[1]:
-            larger = np.zeros((len(self._V), min(room, max(8, 2 * needed))))
-            larger[:, :kept] = self._V[:, gone : self.count]
-            self._V = larger
-        elif gone:
-            self._V[:, :kept] = self._V[:, gone : self.count].copy()
-        self._V[:, kept:needed] = new
-        self.count = needed
+    @property
+    def count(self) -> int:
+        """How many directions are remembered."""
+        return len(self._columns)
 
-    def along(self, weights: FloatArray) -> FloatArray:
-        """The change of the scores along the directions."""
-        out = np.empty((self.z.size, 1))
-        kernels.dense_forward(self._V, np.arange(self.z.size), weights.reshape(-1, 1), out)
-        return out.reshape(self.z.shape)
+    def add(self, new: int, room: int) -> list[Steps]:
+        """Places for the scores of so many directions more, to be filled; the oldest go where there is no room."""
+        found = [np.zeros(self.z.size, np.int32) for _ in range(new)]
+        self._columns = [*self._columns, *found][-room:]
+        return found
 
-    def value(self, z: FloatArray) -> float:
+    def move(self, weights: FloatArray) -> None:
+        """Go along the directions."""
+        moved, w = np.empty_like(self.z), (self.unit * weights)[:, None]
+
+        def make(at: int, end: int) -> None:
+            moved[at:end] = self.z[at:end]
+            panels.along(self.some(at, end), w, moved[at:end].reshape(-1))
+
+        self._by_blocks(make)
+        self.z = moved
+
+    def value(self) -> float:
         """The sum of the rows' losses."""
-        return float(self.loss.values(z, self.y).sum())
+        return sum(self._by_blocks(lambda at, end: float(self.loss.values(self.z[at:end], self.y[at:end]).sum())))
 
-    def slope(self, z: FloatArray) -> FloatArray:
-        """The gradient of `value` along the directions."""
-        out = np.zeros((self.count, 1))
-        signal = self.loss.signal(z, self.y).reshape(-1, 1)
-        kernels.dense_backward(self._V, np.arange(self.z.size), signal, 1.0, out)
-        return out[:, 0]
+    def signal(self) -> FloatArray:
+        """The signals of all rows."""
+        return self._each(self.loss.signal)
 
-    def curve(self, z: FloatArray) -> FloatArray:
-        """The lower triangle of the second derivatives of `value` along the directions, whole also for softmax."""
-        out = np.zeros((self.count, self.count))
-        if self.outputs == 1:
-            gram.dense_gram(self._V, np.arange(len(z)), self.loss.curvature(z, self.y), out)
-            return out
-        weights = weights_of(self.y)
-        for at in range(0, len(z), CHUNK):
-            p = self.loss.probability(z[at : at + CHUNK])
-            V = self._V[at * self.outputs : (at + len(p)) * self.outputs, : self.count]
-            V = V.reshape(*p.shape, self.count)
-            # diag(p) - p pᵀ is the spread of the scores under p.
-            centred = V - (p[:, :, None] * V).sum(axis=1, keepdims=True)
-            flat = centred.reshape(-1, self.count)
-            counts = p if weights is None else p * weights[at : at + CHUNK, None]
-            gram.dense_gram(flat, np.arange(len(flat)), counts.reshape(-1), out)
-        return out
+    def curvature(self) -> FloatArray:
+        """The curvatures of all rows."""
+        return self._each(self.loss.curvature)
 
     def share(self, x: FloatArray, rows: int, *, whole: bool) -> FloatArray:
         """Its part of the mean loss over so many rows at a point of the search; gradient, second derivatives."""
-        m, z = len(x), self.z + self.along(x)
-        out = np.zeros(1 + m + m * m)
-        out[0] = self.value(z)
-        if whole:
-            out[1 : 1 + m], out[1 + m :] = self.slope(z), self.curve(z).reshape(-1)
-        return out / rows
+        m, w = len(x), (self.unit * x)[:, None]
 
-    def rows_of(self, at: int, end: int) -> FloatArray:
-        """The scores of the directions at some rows, where a row has one score."""
-        return self._V[at:end, : self.count]
+        def make(at: int, end: int) -> FloatArray:
+            z, y, V = self.z[at:end].copy(), self.y[at:end], self.some(at, end)
+            out, places = np.zeros(1 + m + m * m), np.arange(len(V))
+            panels.along(V, w, z.reshape(-1))
+            if not whole:
+                out[0] = self.loss.values(z, y).sum()
+                return out
+            values, signal, curvature = self.loss.sight(z, y)
+            out[0], none = values.sum(), np.zeros((len(V), 0), np.float32)
+            if self.outputs == 1:
+                sums = products(V, places, Judgement(signal, curvature, none), 0)
+                out[1 + m :] = np.tril(sums[:m, :m]).reshape(-1)
+            else:
+                sums = products(V, places, Judgement(signal.reshape(-1), curvature.reshape(-1), none), m)
+                out[1 + m :] = self._whole_curve(z, y, V).reshape(-1)
+            out[1 : 1 + m] = sums[m if self.outputs == 1 else 0, :m]
+            return out
+
+        total = sum(self._by_blocks(make), np.zeros(1 + m + m * m))
+        total[1 : 1 + m] *= self.unit
+        total[1 + m :] *= self.unit * self.unit
+        return total / rows
+
+    def _whole_curve(self, z: FloatArray, y: Any, V: Steps) -> FloatArray:
+        """The lower triangle of the second derivatives along the directions, with the products between classes."""
+        p, weights = self.loss.probability(z), weights_of(y)
+        cubes = V.reshape(*p.shape, -1).astype(np.float64)
+        # diag(p) - p pᵀ is the spread of the scores under p.
+        centred = (cubes - (p[:, :, None] * cubes).sum(axis=1, keepdims=True)).reshape(len(V), -1)
+        counts = (p if weights is None else p * weights[:, None]).reshape(-1)
+        m, none = V.shape[1], np.zeros((len(V), 0), np.float32)
+        return np.tril(products(centred, np.arange(len(V)), Judgement(counts, counts, none), 0)[:m, :m])
+
+    def some(self, at: int, end: int, ones: int = 0) -> Steps:
+        """The scores of the directions at some rows, behind so many columns of ones: a row for each score."""
+        at, end = self.outputs * at, self.outputs * end
+        out = np.ones((end - at, ones + self.count), np.int32)
+        for k, column in enumerate(self._columns):
+            out[:, ones + k] = column[at:end]
+        return out
+
+    def _each(self, of: Callable[[FloatArray, Any], FloatArray]) -> FloatArray:
+        out = np.empty_like(self.z)
+
+        def make(at: int, end: int) -> None:
+            out[at:end] = of(self.z[at:end], self.y[at:end])
+
+        self._by_blocks(make)
+        return out
+
+    def _by_blocks(self, make: Callable[[int, int], T]) -> list[T]:
+        size = BLOCK if self.outputs == 1 else max(256, BLOCK // (4 * self.outputs))
+        return list(in_order(make, [*range(0, len(self.z), size), len(self.z)] if len(self.z) else [0]))
 
     def freeze(self) -> Any:
         """Scores of rows and directions; see `engine.kept.Frozen`."""
-        return (self.z, np.ascontiguousarray(self._V[:, : self.count]))
+        return (self.z, np.stack(self._columns) if self._columns else np.zeros((0, self.z.size), np.int32))
 
     def thaw(self, state: Any) -> None:
         """Take back what `freeze` gave."""
-        z, V = state
-        self.z, self._V, self.count = z.copy(), V.copy(), V.shape[1]
+        z, columns = state
+        self.z, self._columns = z.copy(), [column.copy() for column in columns]
 
 
 class PastDirections:
@@ -182,14 +223,30 @@ async def minimise(look: Look, size: int, worthwhile: float = WORTHWHILE) -> Flo
             break
         for halving in range(_HALVINGS):
             trial = x + 0.5**halving * step[:, 0]
-            seen = await look(trial, False)
+            # A large step bends the loss, and there will be another one: better to see all that this one needs at once.
+            seen = await look(trial, promised > _LARGE * abs(here.value))
             if seen.value <= here.value - 1e-4 * 0.5**halving * promised:
                 break
         else:
             break
         x = trial
-        here = seen if len(seen.gradient) else await look(x, True)
+        if not len(seen.gradient):
+            if not halving and _left(promised, here.value - seen.value) <= _SURELY * worthwhile * (start - seen.value):
+                break
+            seen = await look(x, True)
+        here = seen
     return x
+
+
+def _left(promised: float, fell: float) -> float:
+    """About what a Newton step leaves to be gained, from how far it fell where half of its promise was expected.
+
+    What is off by a part r of the expected is a sixth of the third derivative along the step. That moves the slope
+    along it by three times as much, and so leaves 9/4 r² of the expected fall to be gained there.
+    """
+    expected = 0.5 * promised
+    off = (expected - fell) / expected
+    return 2.25 * off * off * expected
 
 
 class OwnColumns:
@@ -200,34 +257,40 @@ class OwnColumns:
         self.own_pull, self.own_bend = own.pull()[:, 0], np.full(own.width, own.block.penalty.curvature_bound)
         self.own_bend[own.columns_width :] = 0.0
         self.size = own.width + held.count
-
-    def scores(self, x: FloatArray) -> FloatArray:
-        """The scores of all rows at a point of the search."""
-        q = self.own.width
-        z = self.held.z + self.own.forward(self.rows, x[:q, None])[:, 0]
-        return z + self.held.along(x[q:]) if self.held.count else z
+        self._units = np.ones(self.size)  # of columns as they are looked at: a direction's scores are counted in steps
+        self._units[own.width :] = held.unit
 
     async def look(self, x: FloatArray, whole: bool) -> Sight:
         """The objective at a point of the search, but for what does not change."""
         held, own, q, n = self.held, self.own, self.own.width, len(self.rows)
-        z, mine, theirs = self.scores(x), x[:q], x[q:]
-        bent = (self.bend * theirs).sum(axis=1)  # not BLAS: see `_newton_kernels`
-        value = held.value(z) / n + float((self.own_pull * mine).sum() + 0.5 * (self.own_bend * mine * mine).sum())
+        d, ones = own.columns_width, own.width - own.columns_width
+        mine, theirs = x[:q], x[q:]
+        w, lost = np.concatenate([mine[d:], held.unit * theirs])[:, None], {}
+
+        def judge(at: int, end: int, scores: FloatArray) -> Judgement | None:
+            z, y, beside = scores[:, 0], held.y[at:end], held.some(at, end, ones)
+            panels.along(beside, w, z)
+            z += held.z[at:end]
+            if not whole:
+                lost[at] = float(held.loss.values(z, y).sum())
+                return None
+            values, signal, curvature = held.loss.sight(z, y)
+            lost[at] = float(values.sum())
+            return Judgement(signal, curvature, beside)
+
+        gradient, matrix = np.zeros(self.size), np.zeros((self.size, self.size) if whole else (0, 0))
+        own.columns.look(self.rows, np.ascontiguousarray(mine[:d, None]), judge, gradient, matrix)
+        bent = (self.bend * theirs).sum(axis=1)  # not BLAS: see `kernels.gram`
+        value = sum(lost[at] for at in sorted(lost)) / n
+        value += float((self.own_pull * mine).sum() + 0.5 * (self.own_bend * mine * mine).sum())
         value += float((self.pull * theirs).sum() + 0.5 * (theirs * bent).sum())
         if not whole:
             return Sight(value, np.zeros(0), np.zeros((0, 0)))
-        gradient = np.zeros((self.size, 1))
-        signal, curvature = held.loss.signal(z, held.y), held.loss.curvature(z, held.y)
-        own.backward(self.rows, signal[:, None], 1.0 / n, gradient[:q])
-        gradient[:q, 0] += self.own_pull + self.own_bend * mine
-        matrix = np.zeros((self.size, self.size))
-        matrix[:q, :q] = own.matrix([(self.rows, curvature)], n, 0, self.own_bend)
-        if held.count:
-            gradient[q:, 0] = held.slope(z) / n + self.pull + bent
-            matrix[q:, q:] = held.curve(z) / n + self.bend
-            mixed = np.zeros((q, held.count))
-            for at in range(0, n, CHUNK):
-                V = held.rows_of(at, at + CHUNK) * curvature[at : at + CHUNK, None]
-                own.backward(self.rows[at : at + CHUNK], V, 1.0 / n, mixed)
-            matrix[q:, :q] = mixed.T
-        return Sight(value, gradient[:, 0], matrix)
+        gradient *= self._units / n
+        gradient[:q] += self.own_pull + self.own_bend * mine
+        gradient[q:] += self.pull + bent
+        matrix *= self._units / n
+        matrix *= self._units[:, None]
+        matrix[np.arange(q), np.arange(q)] += self.own_bend
+        matrix[q:, q:] += self.bend
+        return Sight(value, gradient, matrix)

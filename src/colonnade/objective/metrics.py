@@ -6,12 +6,14 @@ Where a metric takes weights, they say how much each row counts; without them al
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import InputError, LabelError
+from colonnade.kernels import panels, threads
 from colonnade.objective.further_losses import Gamma, Quantile, Tweedie, weighted_quantile
 from colonnade.objective.glm_losses import NegativeBinomial, SmoothQuantile
 from colonnade.objective.losses import Floats, Labels, Loss
@@ -25,6 +27,7 @@ METRICS: dict[str, str] = {"binary": "auc", "classes": "accuracy", "real": "r2",
 LIKELIHOODS = ("logistic", "square", "poisson", "gamma", "tweedie", "negative_binomial")
 """First words of losses that are minus a log-likelihood of one parameter, up to terms of the labels alone."""
 
+_MANY = 1 << 16  # rows from which on a metric is worth threads and a kernel
 _LEAST = 1e-300  # a mean of 0 has no finite score; this one is as good
 
 
@@ -42,15 +45,21 @@ def auc(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -
     y, score, classes = _two_classes(y, score, "auc")
     if np.isnan(score).any():
         return math.nan
-    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
     if weights is not None:
+        _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
         lower, upper = (np.bincount(place[y == one], weights[y == one], minlength=len(counts)) for one in classes)
         return float(upper @ (np.cumsum(lower) - 0.5 * lower) / (lower.sum() * upper.sum()))
-    ranks = np.cumsum(counts) - 0.5 * (counts - 1)  # equal scores share the middle of their ranks
+    # Two sorts of numbers alone, which processors do many at a time, are several times faster than one of places.
     positive = y == classes[1]
-    n1 = int(positive.sum())
-    n0 = len(y) - n1
-    return float((ranks[place[positive]].sum() - 0.5 * n1 * (n1 + 1)) / (n1 * n0))
+    upper, lower = score[positive], score[~positive]
+    if len(y) < _MANY:
+        lower.sort()
+        found = int(np.searchsorted(lower, upper).sum()) + int(np.searchsorted(lower, upper, "right").sum())
+    else:
+        with ThreadPoolExecutor(min(2, threads())) as pool:
+            list(pool.map(np.ndarray.sort, (lower, upper)))
+        found = panels.pairs(lower, upper)
+    return 0.5 * found / (len(upper) * len(lower))
 
 
 def ks(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -> float:

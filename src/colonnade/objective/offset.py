@@ -61,6 +61,10 @@ class WithOffset(Loss):
         """Return the second derivative at z + offset."""
         return self.base.curvature(z + y[:, 1], y[:, 0])
 
+    def sight(self, z: Floats, y: Labels) -> tuple[Floats, Floats, Floats]:
+        """Return values, signal and curvature at z + offset."""
+        return self.base.sight(z + y[:, 1], y[:, 0])
+
     def curvature_from(self, signal: Floats) -> Floats | None:
         """Return what the signal tells of the curvature, which is the same with offsets."""
         return self.base.curvature_from(signal)

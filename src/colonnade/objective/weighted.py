@@ -81,6 +81,11 @@ class Weighted(Loss):
         """Return the weighted curvature of each row."""
         return self._times(self.of.curvature(z, labels_of(y)), y)
 
+    def sight(self, z: Floats, y: Labels) -> tuple[Floats, Floats, Floats]:
+        """Return weighted values, signal and curvature."""
+        values, signal, curvature = self.of.sight(z, labels_of(y))
+        return self._times(values, y), self._times(signal, y), self._times(curvature, y)
+
     def curvature_from(self, signal: Floats) -> Floats | None:
         """Return about how large the curvature is, which only shapes directions: a signal does not tell the weight."""
         return self.of.curvature_about(signal)
