@@ -14,7 +14,7 @@ from rich.table import Table
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import shortest  # noqa: E402
-from measures import MEASURES  # noqa: E402
+from measures import MEASURES, ON_REQUEST  # noqa: E402
 from reproductions.datasets import MissingData  # noqa: E402
 
 
@@ -32,7 +32,7 @@ def main() -> None:
             f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}.\n",
         ],
     )
-    for measure in MEASURES:
+    for measure in (*MEASURES, *(ON_REQUEST if options.only else ())):
         if options.only and measure.__name__ != options.only:
             continue
         title = (measure.__doc__ or "").strip()

@@ -12,6 +12,7 @@ import pytest
 
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.row_blocks import BLOCK
+from colonnade.blocks.second_order import Judgement
 from colonnade.errors import DataError, TomlError
 from colonnade.jobs.model_file import digest_of
 from colonnade.settings.settings import Origin, check
@@ -131,8 +132,25 @@ def chosen_rows(count):
     }
 
 
+def assert_looks_alike(block, rows, rng):
+    signal, weight, beside = rng.standard_normal(len(rows)), rng.random(len(rows)), rng.standard_normal((len(rows), 2))
+    found = []
+    for columns in block:
+        scores, gradient, matrix = np.zeros(len(rows)), np.ones(7), np.ones((7, 7))
+
+        def judge(at, end, z, scores=scores):
+            scores[at:end] = z[:, 0]
+            return Judgement(signal[at:end], weight[at:end], beside[at:end]) if at % 3 else None
+
+        columns.look(rows, np.ones((5, 1)), judge, gradient, matrix, 2)
+        found.append((scores, gradient, matrix))
+    assert all((a == b).all() for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("which", ["all", "from the middle", "few", "in any order", "none"])
-def test_streamed_columns_have_the_same_bits(block, which):
+def test_streamed_columns_have_the_same_bits(block, which, threads, monkeypatch):
+    monkeypatch.setenv("COLONNADE_THREADS", threads)
     memory, disk = block
     rows, rng = chosen_rows(memory.shape[0])[which], np.random.default_rng(5)
     assert disk.shape == memory.shape
@@ -149,6 +167,8 @@ def test_streamed_columns_have_the_same_bits(block, which):
         for columns, out in zip(block, found, strict=True):
             getattr(columns, name)(rows, weight, out)
         assert (found[0] == found[1]).all()
+    if len(rows):
+        assert_looks_alike(block, rows, rng)
     assert all((a == b).all() for a, b in zip(disk.entries(rows), memory.entries(rows), strict=True))
     assert (disk.part(rows, 1, 3) == memory.part(rows, 1, 3)).all()
     assert np.allclose(disk.project(rows, W), memory.project(rows, W))

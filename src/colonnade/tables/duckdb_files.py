@@ -97,6 +97,7 @@ def connect(only: Sequence[Path] | None = None, scratch: Callable[[DuckDBPyConne
     import duckdb
 
     con = duckdb.connect(":memory:", config=dict(_CONFIG))
+    con.execute("SET enable_progress_bar = false")  # it would be drawn among the lines about a run
     if scratch is not None:
         scratch(con)
     if only is not None:
