@@ -26,7 +26,7 @@ from hinted_sums import hinted_sums
 from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from lattice import lattice
-from network import mpi_rounds, network_deaths, network_latency, network_rounds
+from network import long_messages, mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
 from sealed import sealed
@@ -152,6 +152,7 @@ MEASURES = (
     fedsgd_epoch,
     process_rounds,
     network_rounds,
+    long_messages,
     network_latency,
     network_deaths,
     mpi_rounds,

@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
-from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, STOPPED, Endpoint
+from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, STOPPED
 from colonnade.runtimes.net import Observer, PerLane, Program, Promise, SlowLanes, per_lane
+from colonnade.runtimes.piecewise import Piecewise
 from colonnade.runtimes.times import RealTimesheet, Times
 from colonnade.runtimes.wire import Value, encoded_size
 
@@ -16,7 +17,7 @@ T = TypeVar("T")
 _MOST_THREADS = 256  # as many as a program asks for at once are made, and no more
 
 
-class LoopNet(Endpoint):
+class LoopNet(Piecewise):
     """The part of a `Net` that every runtime with a real clock shares; what moves the frames is left to it."""
 
     def __init__(
