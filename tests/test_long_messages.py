@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import struct
 import zlib
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
+import colonnade as cn
+from colonnade import progress
+from colonnade.alignment.protocol import align
 from colonnade.errors import PartyFailed, PartySilent, ProtocolError
+from colonnade.jobs import model_file
+from colonnade.jobs.budget import Budget
+from colonnade.ledger.lines import digest
 from colonnade.remote import peer_line
+from colonnade.remote.network_net import NetworkNet
 from colonnade.remote.reliable import Reliable
 from colonnade.runtimes import inbox, pieces
 from colonnade.runtimes.endpoint import DATA, END, LONG, MAX_MESSAGE, PIECE
 from colonnade.runtimes.frames import HEAD, FrameReader, pack_message
 from colonnade.runtimes.pieces import Arriving, Leaving
 from colonnade.runtimes.wire import decode, encode
+from colonnade.service.training import take_part
+from colonnade.views.kept import KeptView, view_to_value
+from colonnade.views.recording import RecordedNet
 from federations import Federation, run, when
+from test_leaks import job_with, sources
+from test_recordings import recorded
+from test_wire import values
 
 KINDS = (LONG, PIECE, END)
 ROWS = np.arange(1000.0)  # 8000 bytes: seven whole pieces, and a part of one
@@ -344,6 +360,123 @@ def test_a_slow_message_outlasts_the_deadline_for_all_who_wait(monkeypatch):
     assert told[-1][1] == ("transfer", "a", "b", 20_800, 20_800)
 
 
+def test_nobody_is_believed_to_move_a_message_for_ever():
+    """A party that answers, says that it moves more and more, and sends nothing, is named all the same."""
+    number = iter(range(1, 1 << 30))
+
+    class Liar(NetworkNet):
+        moved = property(lambda self: next(number), lambda self, value: None)
+        _moved_last = property(lambda self: self._now(), lambda self, value: None)
+
+    async def lie(net, peer):
+        net.__class__ = Liar
+        await net.recv(peer, "never", patient=True)
+
+    async def take(net, peer):
+        net.make_room(3 << 20)  # and so no more than four deadlines more
+        began = net.elapsed()
+        try:
+            await net.recv(peer, "rows")
+        except PartySilent as error:
+            return error.party, net.elapsed() - began
+        return None
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            found = await federation.all({"a": (lie, "b"), "b": (take, "a")}, deadline=0.5)
+            who, seconds = found["b"]
+            assert who == "a"
+            assert seconds > 2 * 0.45  # it was believed for a while
+
+    run(scenario)
+
+
+# -- what a run makes of them ------------------------------------------------------------------------------------------
+
+
+def test_two_that_send_before_they_read_do_not_wait_for_each_other(monkeypatch):
+    """What waits at both is more than that at which a sender is asked to wait."""
+    monkeypatch.setattr(inbox, "AHEAD", 1 << 14)
+    small_window(monkeypatch)
+
+    async def exchange(net, peer):
+        for number in range(4):
+            await net.send(peer, "rows", np.full(5000, float(number)))
+        return tuple([float((await net.recv(peer, "rows"))[-1]) for _ in range(4)])
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            found = await federation.all({"a": (exchange, "b"), "b": (exchange, "a")})
+            assert found == dict.fromkeys("ab", (0.0, 1.0, 2.0, 3.0))
+
+    run(scenario)
+
+
+def test_the_door_is_asked_once_and_the_ledger_has_one_line():
+    asked = []
+
+    async def send(net, peer):
+        note = lambda to, step, value, size, rounds, *, control: asked.append((step, size, control))  # noqa: E731
+        net.door = SimpleNamespace(open_for=note)
+        await net.send(peer, "rows", ROWS)
+
+    async def take(net, peer):
+        return await net.recv(peer, "rows")
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            found = await federation.all({"a": (send, "b"), "b": (take, "a")})
+            np.testing.assert_array_equal(found["b"], ROWS)
+
+    run(scenario)
+    assert [one for one in asked if not one[2]] == [("rows", len(pack_message(DATA, 0, "rows", ROWS)), False)]
+
+
+@given(values)
+@settings(deadline=None, max_examples=50)
+def test_the_digest_of_the_ledger_is_that_of_the_whole(value):
+    key = bytes(32)
+    assert digest(key, value) == hmac.digest(key, encode(value), "sha256").hex()
+
+
+@pytest.mark.parametrize("algorithm", [cn.BlockNewton(), cn.FedSGD(epochs=2)], ids=["BlockNewton", "FedSGD"])
+def test_a_recorded_run_is_the_same_when_all_its_messages_are_long(algorithm, monkeypatch):
+    job_ = job_with(algorithm, 2)
+    views, _, trained = recorded(job_)
+    for name, size in (("SHORT", 0), ("PIECE", 64), ("HOLE", 8)):
+        monkeypatch.setattr(pieces, name, size)
+    known, seen, found = sources(job_.parties, job_.holders), {}, {}
+
+    async def take(net):
+        net.rehearsed = "rehearsal"
+        seen[net.me] = KeptView(net.me, job_.parties, most=1 << 26)
+        none = lambda *_: None  # noqa: E731
+        watched = RecordedNet(net, seen[net.me])
+        found[net.me] = await take_part(watched, job_, known[net.me], align, none, budget=Budget(net.me, 1e6))
+        return net.moved
+
+    async def scenario():
+        with Federation(*job_.parties) as federation:
+            moved = await federation.all(dict.fromkeys(job_.parties, (take,)))
+            assert all(type(count) is int and count > 50 for count in moved.values())
+
+    run(scenario)
+    for name in job_.parties:
+        for view in (seen[name], views[name]):  # every training has an id of its own
+            view.seen = [one for one in view.seen if one.tag != "training id"]
+        assert len(views[name].seen) > 5
+        assert encode(view_to_value(seen[name])) == encode(view_to_value(views[name]))
+        assert model_file.digest(job_.family, found[name].state) == model_file.digest(job_.family, trained[name].state)
+
+
+def test_how_far_a_message_is_stands_on_the_line(monkeypatch):
+    shown = []
+    monkeypatch.setattr(progress.Line, "show", lambda self, *what: shown.append(what))
+    history = progress.History("auc", 3, 0)
+    history.observe("shop", 2.5, ("transfer", "bank", "shop", 1_234_567_890, 3_400_000_000))
+    assert shown == [(1_234_567_890, "1.2 GB of 3.4 GB", ("bank is sending to shop", 3_400_000_000))]
+
+
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
@@ -368,7 +501,7 @@ def test_both_sides_refuse_what_is_longer_than_a_message_may_be(own, refused_by)
 
     async def scenario():
         with Federation("a", "b") as federation:
-            return await federation.all({"a": (send, "b"), "b": (take, "a")})
+            return await federation.all({"a": (send, "b"), "b": (take, "a")}, grace=1.0)
 
     words = str(run(scenario)[refused_by])
     if refused_by == "a":

@@ -204,9 +204,12 @@ class NetworkNet(StagedNet):
     def holds_back(self, peer: str) -> bool:
         """Whether a party shall wait with more, since much of what it sent was not asked for yet.
 
-        Never while this party waits for it: what is asked for may come behind what is not.
+        Never while this party waits for it: what is asked for may come behind what is not. Nor while this party can't
+        send to it: two that send to each other before they read would wait for each other.
         """
         if not self._inbox.crowded(peer) or self._closing or self.broken is not None or peer in self._gone:
+            return False
+        if any(held[1] == peer for held in self._held_up):
             return False
         return not any(waits for (sender, _), waits in self._waiting.items() if sender == peer)
 

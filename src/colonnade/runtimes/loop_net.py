@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
@@ -54,6 +54,12 @@ class LoopNet(Piecewise):
         began = self.sheet.begin_message()
         super()._emit(to, kind, seq, tag, value)
         self.sheet.end_message(began)
+
+    def _next_piece(self, to: str, frames: Iterator[bytes]) -> bool:
+        began = self.sheet.begin_message()
+        found = super()._next_piece(to, frames)
+        self.sheet.end_message(began)
+        return found
 
     async def work(self, nonzeros: float, lane: str = "forward", servers: int = 1) -> None:
         """Real work takes its own time; a party that is slowed sleeps besides."""

@@ -12,6 +12,7 @@ longest message takes at a piece per deadline.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,14 +100,14 @@ class Piecewise(Endpoint):
         leaving = self._cutting[to]
         way = _Way(self.me, to, leaving.total, self._now())
         try:
-            for frame in leaving.frames():
-                await self.room_for(to, tag)
-                if self.broken is not None:
-                    raise self.broken
-                self._put_frame(to, frame)
+            frames = leaving.frames()
+            while self._next_piece(to, frames):
                 self.moved += 1
                 self._moved_last = self._now()
                 self._say_how_far(way, leaving.sent)
+                await self.room_for(to, tag)
+                if self.broken is not None:
+                    raise self.broken
         except BaseException:
             if self.broken is None:  # the task was cancelled: the line goes on without this message
                 self._put_frame(to, leaving.withdrawal)
@@ -114,12 +115,20 @@ class Piecewise(Endpoint):
         finally:
             del self._cutting[to]
 
+    def _next_piece(self, to: str, frames: Iterator[bytes]) -> bool:
+        """Make a piece and put it on the line; whether there was one."""
+        for frame in frames:
+            self._put_frame(to, frame)
+            return True
+        return False
+
     async def room_for(self, to: str, tag: str) -> None:
         """Wait while too much is under way to a party."""
         while self._full(to) and self.broken is None:
             self.step = tag
             promise = self.promise()
             self._held_up.append((self._now(), to, tag, promise))
+            self._awaits(to)  # that it takes something, which it may only do when this party does so too
             await promise
 
     def go_on_sending(self) -> None:
