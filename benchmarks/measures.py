@@ -28,7 +28,7 @@ from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from lattice import lattice
 from many_parties import many_parties
-from network import mpi_rounds, network_deaths, network_latency, network_rounds
+from network import long_messages, mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
 from scale_pass import scale_pass
@@ -155,6 +155,7 @@ MEASURES = (
     fedsgd_epoch,
     process_rounds,
     network_rounds,
+    long_messages,
     network_latency,
     network_deaths,
     mpi_rounds,

@@ -15,11 +15,12 @@ from colonnade.errors import RunFailed
 from colonnade.remote.mpi import Mpi
 from colonnade.remote.network import Network
 from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.processes import Processes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 from lossy_line import LossyLine
-from programs import all_to_all, echo, hammer, idleness
+from programs import all_to_all, echo, hammer, idleness, send_long, take_long
 
 Rows = list[tuple[str, str, str]]
 LATENCY = 0.02  # seconds, one way
@@ -82,6 +83,22 @@ def _empty_exchanges(on: Runtime, quick: bool) -> Rows:
         seconds = (marks[-1] - marks[0]) / count
         beside = "the floor" if size == 256 else f"{2 * 8 * size / seconds / 1e6:,.0f} MB/s"
         rows.append((f"the empty exchange of {what}", f"{1 / seconds:,.0f} rounds/s", beside))
+    return rows
+
+
+def long_messages(quick: bool) -> Rows:
+    """One message of 1 GB between two processes, and its memory at both, beside 8 MB there and back."""
+    if not Path("/proc/self/clear_refs").exists():
+        return [("peaks of memory are read from /proc, which is not here", "", "")]
+    numbers = 1 << 22 if quick else 1 << 27
+    rows: Rows = []
+    for on, what in ((Processes(), "a Unix socket"), (Network(), "mutual TLS")):
+        ends = {"a": (send_long, ("b", numbers)), "b": (take_long, ("a",))}
+        found = {name: outcome.value for name, outcome in on.run(ends).items()}
+        rate = 8 * numbers / found["a"][0] / 1e6
+        peaks = f"peak {found['a'][1]:.3f} arrays at the sender, {found['b'][1]:.3f} at the receiver; bar: 1.1"
+        rows.append((f"{8 * numbers / 1e9:.2f} GB over {what}", f"{rate:,.0f} MB/s", peaks))
+        rows.append(_empty_exchanges(on, quick)[1])
     return rows
 
 

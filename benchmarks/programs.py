@@ -56,3 +56,37 @@ async def all_to_all(net: Net, dies_at: int, rounds: int) -> None:
             await net.send(name, "all", at)
         for name in others:
             await net.recv(name, "all")
+
+
+def _peak() -> int:
+    """The most bytes that this process has had in memory since it last forgot it."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+def _forget_peak() -> None:
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as refs:
+        refs.write("5")
+
+
+async def send_long(net: Net, peer: str, numbers: int) -> tuple[float, float]:
+    """Seconds until the other has the whole of an array, and this party's peak of memory, in arrays."""
+    await net.recv(peer, "ready")
+    _forget_peak()
+    before = _peak()
+    payload = np.empty(numbers)
+    payload[:] = np.pi
+    began = time.perf_counter()
+    await net.send(peer, "rows", payload)
+    last = await net.recv(peer, "last")
+    assert last == payload[-1]
+    return time.perf_counter() - began, (_peak() - before) / payload.nbytes
+
+
+async def take_long(net: Net, peer: str) -> tuple[float, float]:
+    _forget_peak()
+    before = _peak()
+    await net.send(peer, "ready", None)
+    rows = await net.recv(peer, "rows")
+    await net.send(peer, "last", float(rows[-1]))
+    return 0.0, (_peak() - before) / rows.nbytes

@@ -24,6 +24,7 @@ class Federation:
         self.addresses = {name: None if name in dial_out_only else at for name, at in self.listen.items()}
         self.credentials = {name: AUTHORITY.issue(name) for name in names}
         self.job = {"algorithm": {"step": 0.1}}
+        self.longest_for = {}  # messages of some parties, by their arguments
         self.nets = {}  # of every party's last start, for the test to look at
 
     def __enter__(self):
@@ -54,6 +55,7 @@ class Federation:
         options = {**usual, "deadline": PATIENCE, "observer": None, "shared_port": True, **options}
         arguments = options.pop("arguments", args)
         net = self.nets[name] = NetworkNet(self.place(name), **options)
+        net.longest_for = self.longest_for.get(name)
         return await net.take_part(program, arguments, None)
 
     async def all(self, programs, **options):

@@ -21,8 +21,7 @@ from colonnade.remote.reliable import Reliable
 from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.terms import RunTerms
 from colonnade.remote.trust import Revocations
-from colonnade.runtimes.frames import FrameReader
-from colonnade.runtimes.link import pack_message, unpack_message
+from colonnade.runtimes.frames import FrameReader, pack_message, unpack_message
 from colonnade.runtimes.values import ROOM, weight
 from colonnade.runtimes.wire import decode, encode
 from colonnade.settings import toml

@@ -224,7 +224,7 @@ def hello(**fields):
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (hello(protocol=99, package="9.9"), "it speaks protocol 99 (colonnade 9.9), this party speaks 4 (colonnade 0."),
+        (hello(protocol=99, package="9.9"), "it speaks protocol 99 (colonnade 9.9), this party speaks 5 (colonnade 0."),
         (encode(("colonnade", 1, "0.1.0", "bank", "shop", ONE, TWO, b"", 0, b"")), "it speaks protocol 1 (colonnade "),
         (hello(chain=("text",)), "its hello is malformed"),
         (hello(chain=(b"",) * 5), "its hello is malformed"),

@@ -13,7 +13,7 @@ from colonnade.remote import peer_line
 from colonnade.remote.reliable import FRAMES, WINDOW, Reliable
 from colonnade.runtimes import inbox
 from colonnade.runtimes.endpoint import ALIVE, BYE, DATA, PROBE, Endpoint
-from colonnade.runtimes.link import pack_message
+from colonnade.runtimes.frames import pack_message
 from contracts import programs
 from federations import Federation, run, when
 

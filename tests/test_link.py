@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from colonnade.errors import PartyFailed, PartySilent, ProtocolError
 from colonnade.runtimes.endpoint import ABORT, ALIVE, BYE, DATA, DIED, MALFORMED, MAX_MESSAGE, PROBE
-from colonnade.runtimes.frames import pack_frame
-from colonnade.runtimes.link import SocketNet, pack_message, unpack_message
+from colonnade.runtimes.frames import pack_frame, pack_message, unpack_message
+from colonnade.runtimes.link import SocketNet
 from colonnade.runtimes.wire import encode
 
 HEAD = struct.Struct("<BQB")

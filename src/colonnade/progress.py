@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 # Seconds. A run that is shorter shows nothing, as a bar that flashes by tells nobody anything.
@@ -16,6 +17,18 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return ""
+
+
+def of_transfer(frm: str, to: str, done: int, total: int) -> tuple[int, str, tuple[str, int]]:
+    """Say how far a long message is, as `Line.show` takes it."""
+    return done, f"{human_bytes(done)} of {human_bytes(total)}", (f"{frm} is sending to {to}", total)
+
+
+_STEPS: dict[str, Callable[..., tuple[int, str, tuple[str, int]]]] = {
+    "transfer": of_transfer,
+    "align": lambda done, total: (done, f"{done:,} of {total:,} ids", ("aligning", total)),
+    "sealed": lambda done, total, what: (done, what, ("sealed training", total)),
+}
 
 
 class Line:
@@ -99,12 +112,8 @@ class History:
                 self._line.show(index, human_bytes(record["bytes"]), self._training)
         elif kind == "also":  # only some kinds of models have more to say about an evaluation
             self._at(rest[0]).update(dict(rest[1]))
-        elif kind == "align":
-            done, total = rest
-            self._line.show(done, f"{done:,} of {total:,} ids", ("aligning", total))
-        elif kind == "sealed":
-            done, total, what = rest
-            self._line.show(done, what, ("sealed training", total))
+        elif kind in ("transfer", "align", "sealed"):
+            self._line.show(*_STEPS[kind](*rest))
         elif kind == "held out":  # what a label holder finds after sealed training, of which nobody sees a loss
             loss, metric = rest
             self._at(0).update(time=seconds, validation_loss=loss, validation_metric=metric, metric_name=self._metric)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import time
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -353,23 +352,14 @@ async def return_list(net):
     return [1, 2]
 
 
-@contextmanager
-def small_messages(limit):
-    before, endpoint.MAX_MESSAGE = endpoint.MAX_MESSAGE, limit
-    try:
-        yield
-    finally:
-        endpoint.MAX_MESSAGE = before
-
-
 async def send_too_much(net, to):
-    with small_messages(1000):
-        await net.send(to, "value", bytes(1000 - 9 - len("value") - endpoint.FRAME_OVERHEAD))
-        try:
-            await net.send(to, "value", bytes(1001 - 9 - len("value") - endpoint.FRAME_OVERHEAD))
-        except errors.OversizedMessage:
-            await net.send(to, "value", b"refused")
-            raise
+    net.longest = 1000
+    await net.send(to, "value", bytes(1000 - 9 - len("value") - endpoint.FRAME_OVERHEAD))
+    try:
+        await net.send(to, "value", bytes(1001 - 9 - len("value") - endpoint.FRAME_OVERHEAD))
+    except errors.OversizedMessage:
+        await net.send(to, "value", b"refused")
+        raise
 
 
 async def take_two(net, frm):

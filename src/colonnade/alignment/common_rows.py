@@ -10,7 +10,7 @@ from colonnade.alignment.protocol import align_packed, check_options
 from colonnade.data.ids import pack
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError
-from colonnade.progress import Line
+from colonnade.progress import Line, of_transfer
 from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.runtimes.simulation import Simulation
 
@@ -69,9 +69,12 @@ class _Progress:
         self._line = Line("aligning", self._total, verbose)
 
     def observe(self, party: str, seconds: float, value: Any) -> None:
+        if value[0] == "transfer":
+            self._line.show(*of_transfer(*value[1:]))
+            return
         self._done[party] = value[1]
         done = sum(self._done.values())
-        self._line.show(done, f"{done:,} of {self._total:,} masks")
+        self._line.show(done, f"{done:,} of {self._total:,} masks", ("aligning", self._total))
 
     def close(self) -> None:
         self._line.close()

@@ -118,6 +118,7 @@ PARTY = Section(
             Key("min_features", int, default=Policy.min_features, least=1),
             Key("min_batch", int, default=Policy.min_batch, least=1),
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
+            Key("max_message_mb", int, least=1),
             Key("peers", ListOf(str)),
             Key("max_directions", float, default=Policy.max_directions, above=0.0),
             Key("max_epsilon", float, above=0.0),

@@ -23,6 +23,7 @@ from colonnade.jobs.budget import OF_COLUMNS, Budget
 from colonnade.jobs.label_counts import LabelCounts
 from colonnade.leaks import CHANGES
 from colonnade.ledger.ledger import Ledger
+from colonnade.runtimes.endpoint import BYTES_PER_ROW, MAX_MESSAGE
 from colonnade.runtimes.wire import Value
 
 # Every kind of message that a program of ours sends; docs/security.md says what each one holds.
@@ -89,6 +90,8 @@ class Policy:
     min_features : the fewest columns with which this party takes part.
     min_batch : the fewest rows of a batch.
     max_rounds : the most exchanges in a run.
+    max_message_mb : the most megabytes of one message that this party sends and takes; None: 256 MB, or 1 kB for each
+        row of its own table where that is more.
     peers : parties that may be sent anything; empty means those of the job.
     max_directions : how many numbers about each person may leave in all runs together, as a share of the party's own
         columns. With as many numbers as there are columns, and a few known people, a partner solves for all columns.
@@ -127,6 +130,7 @@ class Policy:
     min_features: int = 2
     min_batch: int = 8
     max_rounds: int = 1_000_000
+    max_message_mb: int | None = None
     peers: tuple[str, ...] = ()
     max_directions: float = 0.5
     max_ranges: int | None = None
@@ -157,6 +161,12 @@ class Policy:
     def partner_ids(self, own: int) -> int:
         """Return how many ids a partner may bring to an alignment, where this party brings `own`."""
         return self.max_partner_ids or max(_TIMES_OWN_IDS * own, _FEWEST_IDS)
+
+    def message_bytes(self, rows: int) -> int:
+        """Return the most bytes of one message, where this party's own table has so many rows."""
+        if self.max_message_mb is not None:
+            return self.max_message_mb * 1_000_000
+        return max(MAX_MESSAGE, BYTES_PER_ROW * rows)
 
     def people_per_day(self, answered: int | None) -> int:
         """Return how many people an asker is answered about in a day, where `answered` are served (None: everybody)."""

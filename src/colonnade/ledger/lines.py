@@ -25,7 +25,7 @@ from typing import Any
 from colonnade import private_files
 from colonnade.errors import LedgerError
 from colonnade.ledger.receipts import Statement
-from colonnade.runtimes.wire import Value, encode
+from colonnade.runtimes.wire import Value, encoded_parts
 
 FORMAT = 2
 START = hashlib.sha256(b"colonnade ledger 1").hexdigest().encode()
@@ -216,4 +216,7 @@ def line_key(key: bytes, number: int) -> bytes:
 
 def digest(of_line: bytes, value: Value) -> str:
     """Return the digest of a message under the key of its line."""
-    return hmac.digest(of_line, encode(value), "sha256").hex()
+    made = hmac.new(of_line, digestmod="sha256")
+    for part in encoded_parts(value):  # never as a whole: a long message would take as much memory again
+        made.update(part)  # type: ignore[arg-type]
+    return made.hexdigest()

@@ -21,7 +21,7 @@ from colonnade.planning.candidates import check_plannable
 from colonnade.planning.figures import NEAR, Forecast, Plan
 from colonnade.planning.forecast import Span
 from colonnade.planning.program import make_plan
-from colonnade.progress import Line, human_bytes
+from colonnade.progress import Line, human_bytes, of_transfer
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
 from colonnade.service.table_source import TableSource
@@ -83,11 +83,16 @@ def plan_job(
     def observe(_: str, __: float, value: Any) -> None:
         if value[0] == "align":
             line.show(value[1], f"{value[1]:,} of {value[2]:,} ids", ("aligning", value[2]))
+        elif value[0] == "transfer":
+            line.show(*of_transfer(*value[1:]))
 
     _clear(kept)  # a plan that crashed may have left some
     agreed = {**job.agreed, "purpose": "plan", "seconds": float(seconds)}
     try:
-        found: Plan = attend(job, party, program, read, agreed=agreed, observer=observe, tell=tell, budget=budget).value
+        found: Plan = attend(
+            job, party, program, read, agreed=agreed, observer=observe, tell=tell, budget=budget,
+            rows=lambda source: source.rows,
+        ).value  # fmt: skip
     finally:
         line.close()
         _clear(kept)

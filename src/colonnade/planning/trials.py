@@ -22,8 +22,8 @@ from colonnade.engine.kept import Keeper
 from colonnade.errors import ProtocolError
 from colonnade.families.training import TrainingJob, TrainingPart, train
 from colonnade.runtimes.net import Net
-from colonnade.runtimes.strands import Strand, StrandTraffic
 from colonnade.runtimes.wire import Value
+from colonnade.validation.strands import Strand, StrandTraffic
 
 # Small messages, of which the median counts; the first one finds the line asleep and is left out.
 _TIMES = 9

@@ -31,7 +31,7 @@ from colonnade.remote.terms import RunTerms, difference
 from colonnade.remote.trust import LONGEST_CHAIN
 from colonnade.runtimes.wire import decode, encode
 
-PROTOCOL = 4  # raised whenever parties of before and after could not run together
+PROTOCOL = 5  # raised whenever parties of before and after could not run together
 NONCE = 32  # bytes
 _SHOWN = 60  # characters of a value that is named in a difference
 _KINDS = (str, int, str, str, str, bytes, bytes, bytes, int, bytes, tuple)

@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,19 +73,22 @@ async def run_party_mpi(
     patience: float = PATIENCE,
     observer: Observer | None = None,
     door: Doorkeeper | None = None,
+    longest: Callable[..., int] | None = None,
 ) -> Outcome:
     """Take part in a run as the party of this rank, until all parties have ended; raises what ends it early.
 
     arguments: of the program, or a function that returns them and is called, in a thread, once all ranks are there.
     deadline: seconds after which a silent party ends the run. job: what all parties agreed on; where another rank's
     differs, both raise `JobMismatch`. patience: seconds to wait for the others to join, and then for their data. door:
-    asked before anything leaves. Cancelling this tells the others. Where a party has not ended a deadline after this
+    asked before anything leaves. longest: the most bytes of a message that this party sends and takes, from the
+    arguments; None is any number. Cancelling this tells the others. Where a party has not ended a deadline after this
     one, the MPI job is aborted when this process ends.
     """
     from colonnade.remote.mpi_net import MpiNet
 
     party_of_rank(names)
     net = MpiNet(names, deadline, observer, job=job, patience=patience)
+    net.longest_for = longest
     return await net.take_part(program, arguments, door)
 
 

@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from colonnade.errors import ColonnadeError, JobMismatch, OptionError, OversizedMessage, PartyFailed, ProtocolError
 from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.terms import RunTerms
-from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
-from colonnade.runtimes.frames import HEADER
-from colonnade.runtimes.link import pack_message, unpack_message
+from colonnade.runtimes.endpoint import MAX_MESSAGE
+from colonnade.runtimes.frames import HEADER, pack_message, unpack_message
 from colonnade.runtimes.net import Observer, PerLane
-from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -42,6 +40,7 @@ _AT_ONCE = 64  # messages that are taken before the party's own coroutines get t
 _PINGS_PER_DEADLINE = 4  # of a party that has ended to those that have not
 # Seconds between a rank's last words and the end of all: what mpiexec has not passed on by then, nobody reads.
 _LAST_WORDS = 0.5
+_UNDER_WAY = 32  # pieces of a long message that MPI has not passed on; its sender waits while there are more
 _TAGS = 1 << 15  # as many as every MPI has: each run of a process has its own, so that none hears another's frames
 
 
@@ -176,15 +175,15 @@ class MpiNet(StagedNet):
 
     # -- frames -------------------------------------------------------------------------------------------------
 
-    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
-        frame = pack_message(kind, seq, tag, value)
-        check_size(len(frame), tag, value)
+    def _put_frame(self, to: str, frame: bytes) -> None:
         if self.stage == _PARTED:  # nobody is left who wants to know
-            return len(frame)
+            return
         if self._told[to] != self.stage:  # so that whatever it hears of a run comes after the start of it
             self._say_stage_to(to)
         self._put(to, frame)
-        return len(frame)
+
+    def _full(self, to: str) -> bool:
+        return sum(name == to for name, _, _ in self._leaving) >= _UNDER_WAY
 
     def _put(self, to: str, frame: bytes) -> None:
         body = memoryview(frame)[HEADER.size :]  # MPI keeps the length of a message by itself
@@ -207,6 +206,8 @@ class MpiNet(StagedNet):
                 still = [each for each in self._leaving if not each[1].Test()]
                 moved = moved or len(still) < len(self._leaving)
                 self._leaving = still
+                if self._held_up:
+                    self.go_on_sending()
         except self._failure as error:
             self._lost(error)
             return
@@ -257,11 +258,11 @@ class MpiNet(StagedNet):
     def _arrived(self, frm: str, body: bytearray) -> None:
         self._heard[frm] = self._now()
         try:
-            kind, seq, tag, value = unpack_message(body)
-            if kind == _STAGE:
-                self._hear_stage(frm, seq, value)
+            if body and body[0] == _STAGE:
+                _, stage, _, digest = unpack_message(body)
+                self._hear_stage(frm, stage, digest)
             elif frm not in self._distrusted:
-                self.deliver(frm, kind, seq, tag, value)
+                self.arrived(frm, body)
         except ProtocolError as error:
             self._distrust(frm, error)
 

@@ -19,6 +19,7 @@ from colonnade.remote.authority import Authority
 from colonnade.remote.certificates import Credentials
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.staged_net import PATIENCE, Arguments
+from colonnade.runtimes.endpoint import ANY_SIZE
 from colonnade.runtimes.launch import START_LIMIT
 from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
 from colonnade.runtimes.processes import Lines, Processes
@@ -43,6 +44,7 @@ async def run_party(
     patience: float = PATIENCE,
     observer: Observer | None = None,
     door: Doorkeeper | None = None,
+    longest: Callable[..., int] | None = None,
     shared_port: bool = False,
 ) -> Outcome:
     """Take part in a run as one party, from the handshakes to the last acknowledgement; raises what ends it early.
@@ -51,6 +53,7 @@ async def run_party(
     succeeded: that is where private data is read. job: what all parties agreed on; where another one's differs, both
     raise `JobMismatch`. deadline: seconds after which a silent party ends the run. grace: seconds that a line may be
     down. patience: seconds to wait for the others to join, and then for their data. door: asked before anything leaves.
+    longest: the most bytes of a message that this party sends and takes, from the arguments; None is 256 MB.
     shared_port: whether somebody else may have bound the port that this party listens on, to reserve it. Cancelling
     this tells the others.
     """
@@ -60,6 +63,7 @@ async def run_party(
     net = NetworkNet(
         place, deadline, observer, job=job, credentials=credentials, shared_port=shared_port, **times
     )  # fmt: skip
+    net.longest_for = longest
     return await net.take_part(program, arguments, door)
 
 
@@ -174,7 +178,9 @@ def opened(
 
     addresses, listen, files, grace, run = told
     place = NetworkPlace(me, dict(addresses), listen)
-    return NetworkNet(
+    net = NetworkNet(
         place, deadline, observer, job={"run": run}, credentials=Credentials(*files), grace=grace, patience=START_LIMIT,
         slowed=slowed, shared_port=True,
     )  # fmt: skip
+    net.make_room(ANY_SIZE)  # all parties are one user's
+    return net

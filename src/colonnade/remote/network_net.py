@@ -14,8 +14,6 @@ from colonnade.errors import (
     JobMismatch,
     OptionError,
     PartyFailed,
-    PartySilent,
-    RunFailed,
     at_least,
 )
 from colonnade.remote import streams
@@ -29,9 +27,8 @@ from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.streams import Stream
 from colonnade.remote.terms import RunTerms
 from colonnade.remote.tls import check_security, why
-from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
-from colonnade.runtimes.link import pack_message
-from colonnade.runtimes.net import Observer, PerLane, Promise
+from colonnade.runtimes.endpoint import STOPPED
+from colonnade.runtimes.net import Observer, PerLane
 from colonnade.runtimes.wire import Value
 
 UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"
@@ -68,7 +65,6 @@ class NetworkNet(StagedNet):
         self._closing = False
         self._listener: Listener | None = None
         self._unfit: HandshakeFailed | None = None
-        self._held_up: list[tuple[float, PeerLine, str, Promise]] = []  # since, line, step
 
     # -- the start of a run -------------------------------------------------------------------------------------
 
@@ -159,10 +155,7 @@ class NetworkNet(StagedNet):
     def stirred(self) -> None:
         """See `StagedNet.stirred`; a send that was held up may go on."""
         super().stirred()
-        for held in [held for held in self._held_up if not held[1].flow.full or held[1].deaf]:
-            self._held_up.remove(held)
-            if not held[3].done():
-                held[3].set_result(None)
+        self.go_on_sending()
 
     def unfit(self, error: HandshakeFailed) -> None:
         """This party and another can't run together."""
@@ -193,37 +186,30 @@ class NetworkNet(StagedNet):
         else:
             super().fail(error, what)
 
-    def _fail_waits(self) -> None:
-        held_up, self._held_up = self._held_up, []
-        for _, _, _, promise in held_up:
-            if not promise.done():
-                promise.set_exception(self.broken or RunFailed("the run was broken off"))
-        super()._fail_waits()
-
     # -- frames -------------------------------------------------------------------------------------------------
 
-    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
-        frame = pack_message(kind, seq, tag, value)
-        check_size(len(frame), tag, value)
+    def _put_frame(self, to: str, frame: bytes) -> None:
         self.lines[to].push(frame)
-        return len(frame)
+
+    def _full(self, to: str) -> bool:
+        line = self.lines[to]
+        return line.flow.full and not line.deaf
 
     async def send(self, to: str, tag: str, value: Value) -> None:
         """See `Net.send`; waits while more is under way to that party than its line may keep."""
-        line = self.lines.get(to)
-        while line is not None and line.flow.full and not line.deaf and self.broken is None:
-            self.step = tag
-            promise = self.promise()
-            self._held_up.append((self._now(), line, tag, promise))
-            await promise
+        if to in self.lines:
+            await self.room_for(to, tag)
         await super().send(to, tag, value)
 
     def holds_back(self, peer: str) -> bool:
         """Whether a party shall wait with more, since much of what it sent was not asked for yet.
 
-        Never while this party waits for it: what is asked for may come behind what is not.
+        Never while this party waits for it: what is asked for may come behind what is not. Nor while this party can't
+        send to it: two that send to each other before they read would wait for each other.
         """
         if not self._inbox.crowded(peer) or self._closing or self.broken is not None or peer in self._gone:
+            return False
+        if any(held[1] == peer for held in self._held_up):
             return False
         return not any(waits for (sender, _), waits in self._waiting.items() if sender == peer)
 
@@ -233,15 +219,6 @@ class NetworkNet(StagedNet):
 
     def _awaits(self, frm: str) -> None:
         self.lines[frm].ease()
-
-    def check_deadlines(self) -> None:
-        """See `Endpoint.check_deadlines`; a send that is held up is a wait too."""
-        super().check_deadlines()
-        for since, line, tag, _ in self._held_up:
-            if self._now() - since >= GIVE_UP_AT * self.deadline:
-                text = f"party {line.peer!r} took nothing for {GIVE_UP_AT * self.deadline:g} s at step {tag!r}"
-                self.break_off(PartySilent(f"{text}{self._round()}", line.peer, tag), SILENT)
-                return
 
     # -- the end of a run ---------------------------------------------------------------------------------------
 

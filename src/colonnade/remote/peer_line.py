@@ -20,7 +20,6 @@ from colonnade.remote.streams import FIRST_WORD_WITHIN, Stream, Unreached, dial
 from colonnade.remote.tls import why
 from colonnade.runtimes.endpoint import ABORT, BYE, MAX_MESSAGE
 from colonnade.runtimes.frames import FrameReader
-from colonnade.runtimes.link import unpack_message
 
 if TYPE_CHECKING:
     from colonnade.remote.network_net import NetworkNet
@@ -291,9 +290,7 @@ class PeerLine:
         net = self._net
         try:
             for payload in self._frames.feed(data):
-                kind, *rest = unpack_message(payload)
-                net.deliver(self.peer, kind, *rest)
-                if kind in (ABORT, BYE):
+                if net.arrived(self.peer, payload) in (ABORT, BYE):
                     self.ending = True
         except ProtocolError as error:
             self.over = True

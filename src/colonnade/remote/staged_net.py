@@ -36,6 +36,8 @@ class StagedNet(LoopNet):
             at_least(name, seconds, 0, strict=True, finite=True)
         super().__init__(me, names, deadline, observer, slowed)
         self._patience = patience
+        # The longest message that is sent and taken, by what this party's program is given; None leaves it as it is.
+        self.longest_for: Callable[..., int] | None = None
         self.stage, self.started = 0, False
         self._stir: asyncio.Future[None] | None = None
 
@@ -83,6 +85,8 @@ class StagedNet(LoopNet):
             self.step = "joining"
             await self._join()
             ready = args if isinstance(args, tuple) else await self.in_thread(args)
+            if self.longest_for is not None:
+                self.make_room(self.longest_for(*ready))
             await self._reach(READY)
             self.stage, self.started, self._started = STARTED, True, self._now()
             self.sheet.begin()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from colonnade.runtimes import bulk
+from colonnade.runtimes import pieces
 from colonnade.runtimes.frames import pack_frame
 from colonnade.runtimes.link import SocketNet
 from colonnade.runtimes.loop_net import LoopNet
@@ -65,7 +65,7 @@ class _Starter:
         os._exit(1)
 
     def job(self) -> Any:
-        return bulk.receive(self._read_into)
+        return pieces.receive_whole(self._read_into)
 
     def watch(self) -> None:
         """See the end of the line even while a long kernel runs: a thread of its own."""

@@ -11,6 +11,7 @@ Shared by all runtimes; a runtime only moves frames and owns the clock. What a p
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -31,11 +32,14 @@ from colonnade.runtimes.net import Doorkeeper, Observer, Promise, Traffic, Watch
 from colonnade.runtimes.values import NEVER_TOO_HEAVY, ROOM, weight
 from colonnade.runtimes.wire import Value, encoded_size
 
-# Kinds of frames. Only DATA carries what a program sends.
-DATA, ABORT, PROBE, ALIVE, BYE = range(5)
+# Kinds of frames. Only DATA carries what a program sends, and LONG with the pieces behind it: see `pieces`.
+DATA, ABORT, PROBE, ALIVE, BYE, LONG, PIECE, END, MOVING = range(9)
 # length (8 bytes), kind (1), sequence number (8), length of the tag (1): what a frame costs beside tag and value
 FRAME_OVERHEAD = 18
-MAX_MESSAGE = 1 << 28
+# Bytes of the longest frame, and of the longest message between organisations, unless their tables have more rows than
+# fit into it with so many bytes for each. Where all parties are one user's, only its memory bounds them.
+MAX_MESSAGE, BYTES_PER_ROW = 1 << 28, 1 << 10
+ANY_SIZE = 1 << 62
 MAX_TAG = 63  # characters: at most 4 bytes each, so that the length fits into its byte
 
 # A wait is probed after this part of the deadline and given up after that one; checks come every twentieth,
@@ -47,21 +51,21 @@ SILENT, DIED, ENDED, MALFORMED = "was silent at", "died at", "ended its program 
 STOPPED, CROWDED = "was stopped by its owner at", "sent more than may wait at"
 
 # Frames between endpoints hold names of parties and steps and a few words, for as many waits as a party may have.
-_MOST_TEXTS, _LONGEST_TEXT = 1 << 13, 256
+_MOST_TEXTS, _LONGEST_TEXT, _DIGITS = 1 << 13, 256, 19
 # Questions of one party that are answered in a fortieth of the deadline; each answer is as good for all that it asked.
 _ANSWERS, _ANSWERS_WITHIN = 64, 1 / 40
 
 
-def check_size(size: int, tag: str, value: Value = None) -> None:
+def check_size(size: int, tag: str, value: Value, longest: int) -> None:
     """Refuse to send what every receiver would refuse to take."""
     if size > NEVER_TOO_HEAVY and weight(value) > ROOM:
         raise OversizedMessage(
             f"a message for step {tag!r} of more small values than a receiver makes room for ({ROOM} bytes beside the "
             f"numbers of arrays); send them as one array"
         )
-    if size > MAX_MESSAGE:
+    if size > longest:
         raise OversizedMessage(
-            f"a message of {size} bytes for step {tag!r}, at most {MAX_MESSAGE} are allowed; send fewer rows at once"
+            f"a message of {size} bytes for step {tag!r}, at most {longest} are allowed; send fewer rows at once"
         )
 
 
@@ -69,12 +73,13 @@ _NOTHING = object()  # what a wait that was given up ends with
 
 
 class _Wait:
-    __slots__ = ("patient", "probed", "promise", "since", "until")
+    __slots__ = ("extended", "patient", "probed", "promise", "since", "until")
 
     def __init__(self, promise: Promise, since: float, patient: bool, until: float | None = None) -> None:
         self.promise, self.since, self.patient = promise, since, patient
         self.probed: float | None = None  # when
         self.until = until  # when it is given up without ending the run
+        self.extended = 0  # times that it went on because the party that it hangs on moves a long message
 
 
 class Endpoint:
@@ -97,6 +102,12 @@ class Endpoint:
         self.rehearsed: str | None = None  # what secrets are made of where a run is to be repeated
         self._observer, self._started = observer, started
         self._inbox = Inbox(names, bounded=self.bounded)
+        self.longest = MAX_MESSAGE if self.bounded else ANY_SIZE  # message that is sent and taken
+        # When a piece of a long message last came from each, and at all; how many pieces this party has moved, and what
+        # the others say of themselves: when, how many, and how many of these a wait has counted.
+        self._moved_at: dict[str, float] = {}
+        self._moved_last, self.moved = -math.inf, 0
+        self._movers: dict[str, tuple[float, int, int]] = {}
         self._waiting: dict[tuple[str, str], deque[_Wait]] = {}
         self._next_out = dict.fromkeys(names, 0)
         self._next_in = dict.fromkeys(names, 0)
@@ -134,11 +145,17 @@ class Endpoint:
         # Everything that leaves a party passes here, control frames too.
         if self.door is not None:
             size = FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value)
-            self.door.open_for(to, tag, value, size, self.traffic.rounds, control=kind != DATA)
+            self.door.open_for(to, tag, value, size, self.traffic.rounds, control=kind not in (DATA, LONG))
         self.traffic.out(tag, self._transmit(to, kind, seq, tag, value))
 
     async def send(self, to: str, tag: str, value: Value) -> None:
         """See `Net.send`."""
+        self._may_send(to, tag)
+        self._emit(to, DATA, self._next_out[to], tag, value)
+        self._next_out[to] += 1  # only now: a value that was refused leaves no gap
+
+    def _may_send(self, to: str, tag: str) -> None:
+        """Refuse what can't be sent, whatever it is; else the step begins."""
         if self.broken is not None:
             raise self.broken
         if to not in self._next_out or to == self.me:
@@ -147,8 +164,6 @@ class Endpoint:
         if len(tag) > MAX_TAG:
             raise OptionError(f"the name of a step has at most {MAX_TAG} characters, got {len(tag)} in {tag!r}")
         self.step = tag
-        self._emit(to, DATA, self._next_out[to], tag, value)
-        self._next_out[to] += 1  # only now: a value that was refused leaves no gap
 
     async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
         """See `Net.recv`."""
@@ -199,6 +214,11 @@ class Endpoint:
         """See `Net.spare`."""
         self._spared |= set(names)
 
+    def make_room(self, longest: int) -> None:
+        """Send and take messages of at most so many bytes."""
+        self.longest = longest
+        self._inbox.make_room(max(0, longest - MAX_MESSAGE))
+
     def report(self, value: Value) -> None:
         """See `Net.report`."""
         if self._observer is not None:
@@ -246,6 +266,8 @@ class Endpoint:
             self._answer_probe(*texts)
         elif kind == ALIVE and len(texts) % 2 == 1 and set(texts[1::2]) <= set(self.names):
             self._alive[frm] = (self._now(), *texts)
+        elif kind == MOVING and len(texts) == 1 and texts[0].isdecimal() and len(texts[0]) < _DIGITS:
+            self._movers[frm] = (self._now(), int(texts[0]), self._movers.get(frm, (0.0, 0, 0))[2])
         else:
             raise ProtocolError(f"a frame of kind {kind} that no party sends")
 
@@ -348,7 +370,10 @@ class Endpoint:
         self._end_waits(lambda _, wait: wait.until is not None and now >= wait.until)
         for (frm, tag), waits in list(self._waiting.items()):
             for wait in waits:
-                waited = 0.0 if wait.patient else (now - wait.since) / self.deadline
+                since = max(wait.since, self._moved_at.get(frm, wait.since))  # what moves is not silent
+                waited = 0.0 if wait.patient else (now - since) / self.deadline
+                if waited < _PROBE_AT:
+                    wait.probed = None
                 if wait.probed is None:
                     if waited >= _PROBE_AT:
                         wait.probed = now
@@ -357,7 +382,7 @@ class Endpoint:
                         for name in dict.fromkeys((frm, *(awaited for _, awaited, _ in self._waits()))):
                             self._emit(name, PROBE, 0, "probe", (self.me, str(self._probes)))
                 elif waited >= GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
-                    self._give_up(frm, tag, wait.probed)
+                    self._give_up(frm, tag, wait)
                     return
 
     def _waits(self) -> list[tuple[float, str, str]]:
@@ -373,10 +398,22 @@ class Endpoint:
         answered.append((number, self._now()))
         waits = self._waits()
         self._emit(origin, ALIVE, 0, "alive", (self.step, *(text for _, *wait in waits for text in wait)))
+        if self._now() - self._moved_last < GIVE_UP_AT * self.deadline:
+            self._emit(origin, MOVING, 0, "moving", (str(self.moved),))
         for name in dict.fromkeys(name for _, name, _ in waits if name != origin):
             self._emit(name, PROBE, 0, "probe", (origin, number))
 
-    def _give_up(self, frm: str, tag: str, probed: float) -> None:
+    def _moves_on(self, name: str, wait: _Wait, probed: float) -> bool:
+        """Whether a party that seems to be silent moves a long message; it is not believed for ever."""
+        when, moved, counted = self._movers.get(name, (-math.inf, 0, 0))
+        if when < probed or moved <= counted or wait.extended > self.longest >> 20:
+            return False
+        self._movers[name] = (when, moved, moved)
+        wait.since, wait.probed, wait.extended = self._now(), None, wait.extended + 1
+        return True
+
+    def _give_up(self, frm: str, tag: str, wait: _Wait) -> None:
+        probed = wait.since if wait.probed is None else wait.probed
         # Only what was answered since this wait's own probe counts: an older answer tells nothing about now.
         alive = {name: waits for name, (when, *waits) in self._alive.items() if when >= probed}
         culprit, step = frm, tag
@@ -394,6 +431,8 @@ class Endpoint:
             if not awaited:
                 culprit, step = name, at  # answers, and waits for nobody: busy, unless somebody else is silent
             chain.extend(zip(awaited[::2], awaited[1::2], strict=True))
+        if self._moves_on(culprit, wait, probed):
+            return
         note = ""
         if culprit in alive:
             note = ", though it is alive (it may be busy, or a message was lost)"

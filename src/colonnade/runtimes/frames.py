@@ -1,12 +1,16 @@
-"""Frames: messages cut out of a byte stream, however the stream is split into pieces."""
+"""Frames: messages cut out of a byte stream, however the stream is split into pieces, and what is in one."""
 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
-from colonnade.errors import OversizedMessage, at_least
+from colonnade.errors import OversizedMessage, ProtocolError, at_least
+from colonnade.runtimes.wire import Value, decode, encode, encoded_size
 
 HEADER = struct.Struct("<Q")
+HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the name of the step
+_FRAME = struct.Struct("<QBQB")  # the same after the length of all that follows
 
 
 def pack_frame(*parts: bytes | bytearray | memoryview) -> bytes:
@@ -15,6 +19,33 @@ def pack_frame(*parts: bytes | bytearray | memoryview) -> bytes:
     for part in parts:
         total += part.nbytes if isinstance(part, memoryview) else len(part)
     return b"".join((HEADER.pack(total), *parts))
+
+
+def pack_message(kind: int, seq: int, tag: str, value: Value) -> bytes:
+    """One frame for the line."""
+    name = tag.encode()
+    # The length is computed and not measured, so that the bytes of an array are copied once, into the frame itself.
+    size = HEAD.size + len(name) + encoded_size(value)
+    return encode(value, _FRAME.pack(size, kind, seq, len(name)) + name)
+
+
+def unpack_head(payload: bytes | bytearray) -> tuple[int, int, str, int]:
+    """Kind, sequence number, step, and where the rest begins; anything malformed is a ProtocolError."""
+    if len(payload) < HEAD.size:
+        raise ProtocolError(f"a frame of {len(payload)} bytes is shorter than its own head of {HEAD.size}")
+    kind, seq, length = HEAD.unpack_from(payload)
+    start = HEAD.size + length
+    try:
+        tag = payload[HEAD.size : start].decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("the name of a step is not UTF-8") from None
+    return kind, seq, tag, start
+
+
+def unpack_message(payload: bytes | bytearray) -> tuple[int, int, str, Any]:
+    """The inverse of `pack_message`, without the frame's length; anything malformed is a ProtocolError."""
+    kind, seq, tag, start = unpack_head(payload)
+    return kind, seq, tag, decode(payload, start)
 
 
 class FrameReader:

@@ -16,7 +16,8 @@ from colonnade.errors import InboxFull
 from colonnade.runtimes.values import footprint
 
 # Bytes and messages of one sender. The higher bound leaves room for all that the lower one lets through: the window of
-# the line (32 MB and 16,384 messages, see `reliable`) and the longest message (256 MB), which is sent as a whole.
+# the line (32 MB and 16,384 messages, see `reliable`) and the longest message (256 MB, or more: see `make_room`), which
+# counts once it is whole.
 AHEAD, AHEAD_MESSAGES = 1 << 26, 1 << 13
 MOST, MOST_MESSAGES = 1 << 29, 1 << 16
 _BOX = 512  # bytes, about: a place in a queue, and perhaps a queue for it
@@ -27,7 +28,7 @@ class Inbox:
 
     def __init__(self, names: Iterable[str], *, bounded: bool) -> None:
         self.boxes: dict[tuple[str, str], deque[tuple[Any, int]]] = {}
-        self._bounded = bounded
+        self._bounded, self._more = bounded, 0
         self._bytes = dict.fromkeys(names, 0)
         self._messages = dict.fromkeys(names, 0)
 
@@ -37,13 +38,18 @@ class Inbox:
         if self._bounded:
             size = _BOX + footprint(value)
             total, count = self._bytes[frm] + size, self._messages[frm] + 1
-            if total > MOST or count > MOST_MESSAGES:
+            if total > MOST + self._more or count > MOST_MESSAGES:
                 raise InboxFull(
                     f"{count} messages that take {total} bytes wait here and were not asked for, the last of them for "
-                    f"step {tag!r}; at most {MOST_MESSAGES} and {MOST} are allowed"
+                    f"step {tag!r}; at most {MOST_MESSAGES} and {MOST + self._more} are "
+                    f"allowed"
                 )
             self._bytes[frm], self._messages[frm] = total, count
         self.boxes.setdefault((frm, tag), deque()).append((value, size))
+
+    def make_room(self, more: int) -> None:
+        """Let so many more bytes wait, where messages may be longer than the bounds think."""
+        self._more = more
 
     def take(self, frm: str, tag: str) -> Any:
         """The oldest message of this step, of which there is one."""

@@ -5,42 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from colonnade.errors import ProtocolError
-from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
+from colonnade.runtimes.endpoint import MAX_MESSAGE
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.loop_net import LoopNet
 from colonnade.runtimes.net import Observer, PerLane
-from colonnade.runtimes.wire import Value, decode, encode, encoded_size
 
-_HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the tag
-_FRAME = struct.Struct("<QBQB")  # the same after the length of all that follows
-
-
-def pack_message(kind: int, seq: int, tag: str, value: Value) -> bytes:
-    """One frame for the line."""
-    name = tag.encode()
-    # The length is computed and not measured, so that the bytes of an array are copied once, into the frame itself.
-    size = _HEAD.size + len(name) + encoded_size(value)
-    return encode(value, _FRAME.pack(size, kind, seq, len(name)) + name)
-
-
-def unpack_message(payload: bytes | bytearray) -> tuple[int, int, str, Any]:
-    """The inverse of `pack_message`, without the frame's length; anything malformed is a ProtocolError."""
-    if len(payload) < _HEAD.size:
-        raise ProtocolError(f"a frame of {len(payload)} bytes is shorter than its own head of {_HEAD.size}")
-    kind, seq, length = _HEAD.unpack_from(payload)
-    start = _HEAD.size + length
-    try:
-        tag = payload[_HEAD.size : start].decode()
-    except UnicodeDecodeError:
-        raise ProtocolError("the name of a step is not UTF-8") from None
-    return kind, seq, tag, decode(payload, start)
+# Bytes of long messages that wait for a line's reader; their sender waits while there are more.
+_AHEAD = 1 << 22
 
 
 class FramedConnection(asyncio.Protocol):
@@ -90,14 +67,18 @@ class Link(FramedConnection):
         self._net, self._peer = net, peer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Never stop writing: parties answer each other, so a queue of frames stays short."""
+        """Only long messages ever wait: parties answer each other, so a queue of others stays short."""
         super().connection_made(transport)
-        self.transport.set_write_buffer_limits(high=1 << 30)
+        self.transport.set_write_buffer_limits(high=_AHEAD, low=_AHEAD // 2)
+
+    def resume_writing(self) -> None:
+        """Let a long message go on."""
+        self._net.go_on_sending()
 
     def take(self, payload: bytes) -> None:
         """Deliver a frame to the party's program."""
         began = self._net.sheet.begin_message()
-        self._net.deliver(self._peer, *unpack_message(payload))
+        self._net.arrived(self._peer, payload)
         self._net.sheet.end_message(began)
 
     def distrust(self, error: ProtocolError) -> None:
@@ -109,6 +90,7 @@ class Link(FramedConnection):
         if error is not None:
             self._read_the_rest()
         self._net.peer_lost(self._peer)
+        self._net.go_on_sending()
         super().connection_lost(error)
 
     def _read_the_rest(self) -> None:
@@ -138,13 +120,14 @@ class SocketNet(LoopNet):
             *(self._loop.create_unix_connection(partial(self.links.__getitem__, n), sock=s) for n, s in lines.items())
         )
 
-    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
-        frame = pack_message(kind, seq, tag, value)
-        check_size(len(frame), tag, value)
+    def _put_frame(self, to: str, frame: bytes) -> None:
         line = self.links[to].transport
         if not line.is_closing():  # nobody is left to read it; asyncio would complain about every further one
             line.write(frame)
-        return len(frame)
+
+    def _full(self, to: str) -> bool:
+        line = self.links[to].transport
+        return line.get_write_buffer_size() >= _AHEAD and not line.is_closing()
 
     async def close(self) -> None:
         """End what was spawned, let the last frames leave, and hang up."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
-from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, STOPPED, Endpoint
+from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, STOPPED
 from colonnade.runtimes.net import Observer, PerLane, Program, Promise, SlowLanes, per_lane
+from colonnade.runtimes.piecewise import Piecewise
 from colonnade.runtimes.times import RealTimesheet, Times
 from colonnade.runtimes.wire import Value, encoded_size
 
@@ -16,7 +17,7 @@ T = TypeVar("T")
 _MOST_THREADS = 256  # as many as a program asks for at once are made, and no more
 
 
-class LoopNet(Endpoint):
+class LoopNet(Piecewise):
     """The part of a `Net` that every runtime with a real clock shares; what moves the frames is left to it."""
 
     def __init__(
@@ -53,6 +54,12 @@ class LoopNet(Endpoint):
         began = self.sheet.begin_message()
         super()._emit(to, kind, seq, tag, value)
         self.sheet.end_message(began)
+
+    def _next_piece(self, to: str, frames: Iterator[bytes]) -> bool:
+        began = self.sheet.begin_message()
+        found = super()._next_piece(to, frames)
+        self.sheet.end_message(began)
+        return found
 
     async def work(self, nonzeros: float, lane: str = "forward", servers: int = 1) -> None:
         """Real work takes its own time; a party that is slowed sleeps besides."""

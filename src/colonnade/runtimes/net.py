@@ -125,7 +125,10 @@ class Net(Protocol):
     watcher: Watcher | None  # None unless the run is audited
 
     async def send(self, to: str, tag: str, value: Value) -> None:
-        """Send `value` to a party under the name of a step; never waits for the receiver."""
+        """Send `value` to a party under the name of a step; never waits for the receiver's program.
+
+        A long message leaves a piece at a time, as its line takes them: its arrays must not change before this returns.
+        """
         ...
 
     async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:

@@ -35,7 +35,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from colonnade.runtimes import bulk
+from colonnade.runtimes import pieces
 from colonnade.runtimes.child import leave, reader, serve
 from colonnade.runtimes.learnable import holds_a_stream, learnable, seed_anew
 
@@ -156,7 +156,7 @@ class _RunProcess(_Parent):
     def live(self, learned: int) -> None:
         """Load, fork and wait; what had to be loaded is told to the nursery, which then has it for the next run."""
         known = set(sys.modules)
-        modules, rehearsal, sizes = bulk.receive(reader(self._line))
+        modules, rehearsal, sizes = pieces.receive_whole(reader(self._line))
         fds = self._lines(sum(sizes))
         berths = [[fds.pop(0) for _ in range(size)] for size in sizes]
         _import(modules, lambda number: _tell(self._line, number))
@@ -236,7 +236,7 @@ class _NurseryProcess(_Parent):
                 self.settle(self._line, verb, number)
 
     def _fork_for_a_run(self, fds: list[int]) -> None:
-        modules, environment, path = bulk.receive(reader(self._line))
+        modules, environment, path = pieces.receive_whole(reader(self._line))
         _tell(self._line, TAKEN)
         self._learn()
         _import(modules, lambda number: _tell(self._line, number))

@@ -21,7 +21,7 @@ from typing import Any
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, OptionError, PartyFailed, PartySilent, RunFailed, at_least
-from colonnade.runtimes import bulk
+from colonnade.runtimes import pieces
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.launch import START_LIMIT, Berth, Launched, Programs, launch
 from colonnade.runtimes.net import (
@@ -213,7 +213,7 @@ class _Family:
         """Tell a party what it is to do."""
         child.control.settimeout(START_LIMIT)
         try:
-            bulk.send(child.control, job)
+            pieces.send_whole(child.control, job)
         except (BrokenPipeError, ConnectionResetError):
             self.died(child, 0.0)
         except TimeoutError:

@@ -129,7 +129,7 @@ class _SimNet(Endpoint):
     def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
         value = freeze(value)
         size = FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value)
-        check_size(size, tag, value)
+        check_size(size, tag, value, self.longest)
         self.world.carry(self.me, to, size, (kind, seq, tag, value))
         return size
 

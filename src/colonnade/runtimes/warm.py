@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import PartyFailed, PartySilent, RunFailed
-from colonnade.runtimes import bulk, launch, nursery
+from colonnade.runtimes import launch, nursery, pieces
 from colonnade.runtimes.launch import LINGER, Berth, Programs
 from colonnade.runtimes.learnable import ours
 from colonnade.runtimes.nursery import ANSWER, END, FORK, FORKED, KILL, REQUEST, TAKEN, THREADED, WAIT
@@ -92,7 +92,7 @@ class Nursery:
             socket.send_fds(self.line, [REQUEST.pack(FORK, 0)], [line.fileno(), 1, 2, folder])
         finally:
             os.close(folder)
-        bulk.send(self.line, (tuple(modules), environment, path))
+        pieces.send_whole(self.line, (tuple(modules), environment, path))
 
     def settle(self, verb: int, number: int) -> int:
         """How the process of a run has ended."""
@@ -153,7 +153,7 @@ class Brood:
                 return False
             sizes = tuple(1 + len(berth.fds) for berth in self._berths)
             self._line.settimeout(launch.START_LIMIT)
-            bulk.send(self._line, (modules, _rehearsal(programs), sizes))
+            pieces.send_whole(self._line, (modules, _rehearsal(programs), sizes))
             fds = [fd for berth in self._berths for fd in (berth.control, *berth.fds)]
             for start in range(0, len(fds), nursery.CHUNK):
                 chunk = fds[start : start + nursery.CHUNK]

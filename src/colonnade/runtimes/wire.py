@@ -15,6 +15,12 @@ endian:
     (  u64 count, values                tuple, at most 32 deep
     a  dtype byte, ndim byte, u64 dims, raw bytes in C order
 
+A long message leaves holes for what is large in it, whose bytes follow in pieces (see `pieces`); in no other message
+may there be one:
+
+    B  u64 length                       bytes that follow
+    A  dtype byte, ndim byte, u64 dims  array of which the raw bytes follow
+
 `encode`, `encoded_size` and `freeze` accept the same values and refuse the others with the same sentence, so that a
 simulated run (which never builds the bytes) and a run over sockets can't differ.
 """
@@ -50,11 +56,25 @@ from colonnade.runtimes.values import (
     utf8,
 )
 
-__all__ = ["Array", "Value", "decode", "encode", "encoded_size", "expect_array", "freeze"]
+__all__ = [
+    "Array",
+    "Value",
+    "decode",
+    "encode",
+    "encode_apart",
+    "encoded_parts",
+    "encoded_size",
+    "expect_array",
+    "freeze",
+]
+
+# What stands for a hole: made of its dtype (None for bytes) and its shape.
+Holes = Callable[["np.dtype[Any] | None", tuple[int, ...]], Any]
 
 _ITEMSIZES = tuple(dtype.itemsize for dtype in NATIVE)
 
 _NONE, _BOOL, _INT, _FLOAT, _STR, _BYTES, _TUPLE, _ARRAY = b"N?ifsb(a"
+_LATER_BYTES, _LATER_ARRAY = b"BA"
 _PACK_INT = struct.Struct("<Bq")
 _PACK_FLOAT = struct.Struct("<Bd")
 _PACK_LENGTH = struct.Struct("<BQ")
@@ -69,24 +89,37 @@ _TRUE, _FALSE, _NOTHING = bytes((_BOOL, 1)), bytes((_BOOL, 0)), bytes((_NONE,))
 # -- encode ------------------------------------------------------------------------------------------------------------
 
 
-def _put_array(array: Array, parts: list[bytes | Array]) -> None:
+class _Apart:
+    """What is left out of a message, in its order: whatever has so many bytes."""
+
+    __slots__ = ("least", "out")
+
+    def __init__(self, least: int) -> None:
+        self.least, self.out = least, list[Array | bytes]()
+
+
+def _put_array(array: Array, parts: list[bytes | Array], apart: _Apart | None) -> None:
     code = code_of(array)
+    if apart is not None and array.nbytes >= apart.least:
+        parts.append(_PACK_ARRAY[array.ndim].pack(_LATER_ARRAY, code, array.ndim, *array.shape))
+        apart.out.append(array)
+        return
     parts.append(_PACK_ARRAY[array.ndim].pack(_ARRAY, code, array.ndim, *array.shape))
     if array.dtype is not LITTLE[code] or not array.flags.c_contiguous:
         array = np.array(array, dtype=LITTLE[code], order="C")
     parts.append(array)
 
 
-def _put(value: Any, parts: list[bytes | Array], depth: int) -> None:
+def _put(value: Any, parts: list[bytes | Array], depth: int, apart: _Apart | None) -> None:
     kind = type(value)
     if kind is np.ndarray:
-        _put_array(value, parts)
+        _put_array(value, parts, apart)
     elif kind is tuple:
         if depth == MAX_DEPTH:
             raise too_deep()
         parts.append(_PACK_LENGTH.pack(_TUPLE, len(value)))
         for item in value:
-            _put(item, parts, depth + 1)
+            _put(item, parts, depth + 1, apart)
     elif kind is int:
         parts.append(_PACK_INT.pack(_INT, checked_int(value)))
     elif kind is float:
@@ -95,6 +128,9 @@ def _put(value: Any, parts: list[bytes | Array], depth: int) -> None:
         raw = utf8(value)
         parts.append(_PACK_LENGTH.pack(_STR, len(raw)))
         parts.append(raw)
+    elif kind is bytes and apart is not None and len(value) >= apart.least:
+        parts.append(_PACK_LENGTH.pack(_LATER_BYTES, len(value)))
+        apart.out.append(value)
     elif kind is bytes:
         parts.append(_PACK_LENGTH.pack(_BYTES, len(value)))
         parts.append(value)
@@ -103,15 +139,30 @@ def _put(value: Any, parts: list[bytes | Array], depth: int) -> None:
     elif kind is bool:
         parts.append(_TRUE if value else _FALSE)
     else:
-        _put(plain(value), parts, depth)
+        _put(plain(value), parts, depth, apart)
 
 
 def encode(value: Value, head: bytes = b"") -> bytes:
     """The value as bytes, after `head`. A value that a message can't hold raises `ProtocolError`."""
     parts: list[bytes | Array] = [head]
-    _put(value, parts, 0)
+    _put(value, parts, 0, None)
     # join reads arrays through the buffer protocol: a large array is copied once, not twice.
     return b"".join(parts)  # type: ignore[arg-type]
+
+
+def encoded_parts(value: Value) -> list[bytes | Array]:
+    """What `encode` makes, without putting it together: bytes, and arrays that stand for theirs."""
+    parts: list[bytes | Array] = []
+    _put(value, parts, 0, None)
+    return parts
+
+
+def encode_apart(value: Value, least: int) -> tuple[bytes, list[Array | bytes]]:
+    """The value with holes in place of all arrays and bytes of `least` bytes or more, and these, in their order."""
+    parts: list[bytes | Array] = []
+    apart = _Apart(least)
+    _put(value, parts, 0, apart)
+    return b"".join(parts), apart.out  # type: ignore[arg-type]
 
 
 # -- decode ------------------------------------------------------------------------------------------------------------
@@ -130,10 +181,10 @@ def _garbled(what: str) -> ProtocolError:
 class _Room:
     """What may still be made of a message."""
 
-    __slots__ = ("left",)
+    __slots__ = ("holes", "left")
 
-    def __init__(self, left: float) -> None:
-        self.left = left
+    def __init__(self, left: float, holes: Holes | None) -> None:
+        self.left, self.holes = left, holes
 
     def take(self, cost: int) -> None:
         self.left -= cost
@@ -144,7 +195,8 @@ class _Room:
             )
 
 
-def _take_array(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Array, int]:
+def _array_head(data: bytes | memoryview, pos: int, end: int, room: _Room) -> tuple[int, tuple[int, ...], int, int]:
+    """The code of an array's dtype, its shape, the bytes that it needs, and where its head ends."""
     room.take(ARRAY - PLAIN)
     if end - pos < 2:
         raise _truncated("the header of an array", 2, end - pos)
@@ -162,6 +214,11 @@ def _take_array(data: bytes | memoryview, pos: int, end: int, depth: int, room: 
     need = _ITEMSIZES[code]
     for size in shape:
         need *= size
+    return code, shape, need, pos
+
+
+def _take_array(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Array, int]:
+    code, shape, need, pos = _array_head(data, pos, end, room)
     if need > end - pos:
         raise _truncated(f"an array of shape {shape}", need, end - pos)
     if need == 0:
@@ -235,6 +292,24 @@ def _take_tuple(data: bytes | memoryview, pos: int, end: int, depth: int, room: 
     return tuple(items), pos
 
 
+def _take_later_array(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Any, int]:
+    if room.holes is None:
+        raise _garbled("a hole where its bytes should be")
+    code, shape, need, pos = _array_head(data, pos, end, room)
+    if not 0 < need <= INT_MAX:
+        raise _garbled(f"a hole for an array of shape {shape}")
+    return room.holes(LITTLE[code], shape), pos
+
+
+def _take_later_bytes(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Any, int]:
+    if room.holes is None:
+        raise _garbled("a hole where its bytes should be")
+    size: int = _eight(_UINT64, data, pos, end)
+    if not 0 < size <= INT_MAX:
+        raise _garbled(f"a hole for {size} bytes")
+    return room.holes(None, (size,)), pos + 8
+
+
 _TAKE: dict[int, Callable[[bytes | memoryview, int, int, int, _Room], tuple[Value, int]]] = {
     _NONE: _take_none,
     _BOOL: _take_bool,
@@ -244,6 +319,8 @@ _TAKE: dict[int, Callable[[bytes | memoryview, int, int, int, _Room], tuple[Valu
     _BYTES: _take_bytes,
     _TUPLE: _take_tuple,
     _ARRAY: _take_array,
+    _LATER_BYTES: _take_later_bytes,
+    _LATER_ARRAY: _take_later_array,
 }
 
 
@@ -256,18 +333,20 @@ def _take(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room)
     return taker(data, pos + 1, end, depth, room)
 
 
-def decode(data: bytes | bytearray | memoryview, start: int = 0, room: float = ROOM) -> Value:
+def decode(
+    data: bytes | bytearray | memoryview, start: int = 0, room: float = ROOM, holes: Holes | None = None
+) -> Value:
     """The value that `encode` made the bytes from `start` on. Arrays are writable, aligned copies in native byte order.
 
     Bytes that `encode` can't have made raise `TruncatedMessage` or another `ProtocolError`, before anything of an
     announced size is allocated. room: what the values may take in memory beside their bytes (see `values.weight`); inf
-    is for what a party itself has written.
+    is for what a party itself has written. holes: what stands in the place of each hole; None where there may be none.
     """
     if type(data) is not bytes:
         view = memoryview(data)
         data = view.cast("B") if view.c_contiguous else view.tobytes()
     end = len(data)
-    value, pos = _take(data, start, end, 0, _Room(room - PLAIN))
+    value, pos = _take(data, start, end, 0, _Room(room - PLAIN, holes))
     if pos != end:
         raise _garbled(f"{end - pos} bytes after its end")
     return value

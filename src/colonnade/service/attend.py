@@ -43,12 +43,14 @@ def attend(
     tell: Callable[[str], None] = lambda _: None,
     budget: Budget | None = None,
     model: Used | None = None,
+    rows: Callable[..., int] = lambda *_: 0,
 ) -> Outcome:
     """Carry out a program with the others. Nothing private is read, by `read`, before every handshake has succeeded.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
     this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
     about people that may leave. model: the finished one that is put to use, which the budget pays for but once.
+    rows: of the party's own table, from what was read: messages about more of them may be longer.
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.summed)
@@ -78,6 +80,7 @@ def attend(
     counts.keep_in(ledger)
     witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
     common: dict[str, Any] = {
+        "longest": lambda *given: party.policy.message_bytes(rows(*given)),
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
         "door": PolicyDoor(party.name, party.policy, ledger, budget if model is None else None, counts),
     }  # fmt: skip

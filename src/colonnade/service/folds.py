@@ -13,10 +13,10 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import JobValidation, digest_of
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
-from colonnade.runtimes.strands import MainStrand
 from colonnade.service.training import Keepers, Ready
 from colonnade.validation.folds import check_folds, drawn_folds
 from colonnade.validation.program import ValidationTerms, Validator
+from colonnade.validation.strands import MainStrand
 
 
 async def cross_validated(

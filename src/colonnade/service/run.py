@@ -151,8 +151,9 @@ def run_job(
     try:
         with same_start(party.name, job), party.engine or nullcontext():
             outcome = attend(
-                job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
-            )
+                job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget,
+                rows=lambda source: source.rows,
+            )  # fmt: skip
     finally:
         history.close()
     source, trained = outcome.value

@@ -29,7 +29,7 @@ def choose_sum(name: str, parties: int) -> str:
 async def open_sum(name: str, net: Net, topology: str) -> SecureSum:
     """Open this party's side of a secure sum, with keys agreed where it needs any.
 
-    In a strand of a run (`runtimes.strands`) for which such a sum was opened already, its keys are used.
+    In a strand of a run (`validation.strands`) for which such a sum was opened already, its keys are used.
     """
     known = getattr(net, "agreed", None)
     if isinstance(known, SecureSum) and (known.name, known.topology) == (name, topology):

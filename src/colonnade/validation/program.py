@@ -26,10 +26,10 @@ from colonnade.families.rehearsal import STAND_INS
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, scorers
 from colonnade.runtimes.net import Net, Traffic
-from colonnade.runtimes.strands import MainStrand, Strand
 from colonnade.sums import SecureSum, open_sum
 from colonnade.validation.folds import Folds, Rows, check_folds
 from colonnade.validation.payments import Payments
+from colonnade.validation.strands import MainStrand, Strand
 
 HELD_OUT_SCORES, CHOICE = "held-out scores", "choice"
 # Fits that are under way at a time; more of them would not be faster, as somebody computes all the time.

@@ -24,7 +24,7 @@ from colonnade.runtimes.values import encoded_size
 from colonnade.views.view import Observation, View
 
 MEGABYTE = 1_000_000
-_ASIDE = re.compile(r" in (?:fit|trial) \d+$")  # steps of strands: see `runtimes.strands`
+_ASIDE = re.compile(r" in (?:fit|trial) \d+$")  # steps of strands: see `validation.strands`
 _SMALL = 1 << 31
 
 P = ParamSpec("P")

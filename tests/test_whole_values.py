@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from colonnade.errors import ProtocolError
-from colonnade.runtimes import bulk
+from colonnade.runtimes import pieces
 from colonnade.runtimes.wire import encode
 from contracts.programs import every_value
 from test_wire import same, values
@@ -22,7 +22,7 @@ def carried(value):
     """What comes out of the other end, and the bytes that were left on the line afterwards."""
     here, there = socket.socketpair()
     with here, there:
-        sender = threading.Thread(target=lambda: (bulk.send(here, value), here.shutdown(socket.SHUT_WR)))
+        sender = threading.Thread(target=lambda: (pieces.send_whole(here, value), here.shutdown(socket.SHUT_WR)))
         sender.start()
 
         def read_into(view):
@@ -31,7 +31,7 @@ def carried(value):
                 assert count
                 view = view[count:]
 
-        got = bulk.receive(read_into)
+        got = pieces.receive_whole(read_into)
         sender.join()
         return got, there.recv(1)
 
@@ -82,7 +82,7 @@ def test_what_no_message_can_hold_is_refused_before_the_first_byte():
     with here, there:
         for value in ((LARGE, [1]), (LARGE.astype(complex),), LARGE.reshape((1,) * 8 + (-1,))):
             with pytest.raises(ProtocolError):
-                bulk.send(here, value)
+                pieces.send_whole(here, value)
         there.setblocking(False)
         with pytest.raises(BlockingIOError):
             there.recv(1)
