@@ -16,7 +16,7 @@ from colonnade.kernels import columns as _kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use
 sys.path.insert(0, str(Path(__file__).parent))
-from alignment import alignment, alignment_of_a_million, group_operations
+from alignment import alignment, alignment_by_transfer, group_operations
 from audit import audits
 from beside_secretflow import sealed_beside_secretflow
 from boosted_trees import boosted_trees, boosted_trees_of_a_million, tree_predictions, trees_beside_secretflow
@@ -186,5 +186,5 @@ MEASURES = (
     horizontal_rounds,
     group_operations,
     alignment,
-    alignment_of_a_million,
+    alignment_by_transfer,
 )
