@@ -13,9 +13,10 @@ import numpy as np
 
 import colonnade as cn
 from colonnade.alignment.protocol import align_packed
+from colonnade.alignment.role import MOST, POWERS, TRANSFER
 from colonnade.data.ids import canonical, pack
 from colonnade.runtimes import warm
-from training import Memory
+from programs import aligner
 
 Rows = list[tuple[str, str, str]]
 HERE = Path(__file__).parent
@@ -24,13 +25,13 @@ _OWN = HERE.parent / ".venv" / "opponents" / "bin" / "python"
 OPPONENT = os.environ.get("COLONNADE_OPENMINED", str(_OWN if _OWN.exists() else sys.executable))
 
 
-def ours(count: int, parties: int = 2) -> float:
+def ours(count: int, parties: int = 2, method: str = POWERS) -> float:
     """Seconds from the start of all programs to the end of the last, for so many ids each, half of them common."""
     programs = {}
     for k in range(parties):
         start = 0 if k == 0 else count // 2
         ids = canonical([f"person {j}" for j in range(start, start + count)], "a")
-        programs[f"p{k}"] = (align_packed, (*pack(ids), 1, "p0"))
+        programs[f"p{k}"] = (align_packed, (*pack(ids), 1, "p0", MOST, method))
     outcomes = cn.Processes().run(programs)
     if any(len(outcome.value) != count - count // 2 for outcome in outcomes.values()):
         raise SystemExit("the alignment found a wrong intersection")
@@ -61,7 +62,7 @@ def spent(action: Callable[[int], object], count: int, start: int) -> float:
 
 
 def alignment(quick: bool) -> Rows:
-    """Private set intersection, as many ids at each party, both learn what is common: ids of a party per second."""
+    """Private set intersection by powers of points, as many ids at each party, both learn what is common."""
     start, count, times = (100, 300, 1) if quick else (300, 10_000, 5)
     ours(start)  # compiled
     # In turns, so that whatever else the machine does hits all alike; the least disturbed of each counts.
@@ -88,15 +89,32 @@ def alignment(quick: bool) -> Rows:
     return [*rows, ("its CPU time per id, of both sides", f"{work * 1e6:.0f} µs", "")]
 
 
-def alignment_of_a_million(quick: bool) -> Rows:
-    """A million ids against a million, two parties in processes."""
-    count = 1000 if quick else 1_000_000
-    with Memory() as memory:
-        seconds = ours(count)
-    return [
-        (f"{count:,} against {count:,}", f"{seconds:.1f} s", "bar: 240 s"),
-        ("peak memory of all parties (Pss)", f"{memory.peak / 1e6:,.0f} MB", "bar: 2,147 MB"),
-    ]
+def alignment_by_transfer(quick: bool) -> Rows:
+    """Two parties in a process each, as many ids at each, half of them common: one party's ids by all seconds.
+
+    Ten million against ten million with COLONNADE_LARGE=1.
+    """
+    sizes = [300, 1000] if quick else [100_000, 1_000_000, *([10_000_000] if "COLONNADE_LARGE" in os.environ else [])]
+    cases = [(200 if quick else 10_000, POWERS), *((size, TRANSFER) for size in sizes)]
+    runs: list[tuple[int, str, list[list[float]]]] = []
+    for count, method in cases:
+        parties = {"p0": (aligner, (0, count, method)), "p1": (aligner, (count // 2, count, method))}
+        found = [outcome.value.tolist() for outcome in cn.Processes().run(parties).values()]
+        if any(common != count - count // 2 for common, *_ in found):
+            raise SystemExit("the alignment found a wrong intersection")
+        runs.append((count, method, found))
+    rows: Rows = []
+    for count, method, found in runs:
+        seconds, cpu = max(one[1] for one in found), sum(one[2] for one in found)
+        bars = {1_000_000: "bar: 60,000 ids/s", 10_000_000: "bar: 360 s and 4,295 MB"}
+        free = f"{cpu:.1f} CPU s of both; two free cores: {2 * count / cpu:,.0f} ids/s"
+        what = f"{count:,} ids each, {method}"
+        rows.append((what, f"{seconds:.1f} s, {count / seconds:,.0f} ids/s", bars.get(count, "")))
+        rows.append(("its CPU time per id, of both sides", f"{cpu / count * 1e6:.1f} µs", free))
+        sent = "leader {:.0f}, follower {:.0f}".format(*(one[4] / count for one in found))
+        rows.append(("bytes sent per id", f"{sum(one[4] for one in found) / count:.0f}", sent))
+        rows.append(("peak memory of a party's process", f"{max(one[3] for one in found) / 1e6:,.0f} MB", ""))
+    return rows
 
 
 def group_operations(quick: bool) -> Rows:

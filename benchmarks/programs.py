@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import time
 from typing import Any
 
 import numpy as np
 
+from colonnade.alignment.protocol import align_packed
 from colonnade.runtimes.net import Net
 
 
@@ -35,6 +37,25 @@ async def idleness(net: Net, seconds: float) -> float:
     cpu, real = time.process_time(), time.monotonic()
     await asyncio.sleep(seconds)
     return (time.process_time() - cpu) / (time.monotonic() - real)
+
+
+async def aligner(net: Net, start: int, count: int, method: str) -> Any:
+    """Align so many people; [how many are common, seconds, CPU seconds, most bytes of memory, bytes sent]."""
+
+    def packed() -> tuple[Any, Any]:
+        texts = [b"person %d" % k for k in range(start, start + count)]
+        ends = np.cumsum(np.fromiter(map(len, texts), np.int64, count))
+        return np.frombuffer(b"".join(texts), np.uint8), ends
+
+    (other,) = (name for name in net.names if name != net.me)
+    text, ends = await net.in_thread(packed)
+    await net.send(other, "ready", None)
+    await net.recv(other, "ready")
+    began, cpu = time.perf_counter(), time.process_time()
+    rows = await align_packed(net, text, ends, 1, net.names[0], method=method)
+    took = time.perf_counter() - began, time.process_time() - cpu
+    memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return np.array([len(rows), *took, memory, net.traffic.bytes], np.float64)
 
 
 async def spread(net: Net, rounds: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.alignment.protocol import align_packed, check_options
+from colonnade.alignment.role import AUTO, MOST
 from colonnade.data.ids import pack
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError
@@ -16,7 +17,12 @@ from colonnade.runtimes.simulation import Simulation
 
 
 def align_parties(
-    *parties: Party, on: Runtime | None = None, minimum: int = 1, leader: str | None = None, verbose: int = 1
+    *parties: Party,
+    on: Runtime | None = None,
+    minimum: int = 1,
+    leader: str | None = None,
+    verbose: int = 1,
+    method: str = AUTO,
 ) -> list[Party]:
     """Bring parties to the rows whose ids all of them have, in one order, without showing anybody the other ids.
 
@@ -33,6 +39,9 @@ def align_parties(
         and the others learn.
     verbose
         0 for no progress line.
+    method
+        "oblivious-transfer" (two parties), "diffie-hellman", or "auto": the first one for two parties with some
+        thousand ids or more. The result is the same.
 
     Returns
     -------
@@ -46,12 +55,14 @@ def align_parties(
     """
     check_runtime(on)
     check_names(parties)
-    chosen = check_options(tuple(party.name for party in parties), minimum, leader)
+    chosen = check_options(tuple(party.name for party in parties), minimum, leader, method)
     for party in parties:
         if party.ids is None:
             raise DataError(f"party {party.name!r} has no ids to align by; give them as Party(name, X, ids=...)")
-    programs = {party.name: (align_packed, (*pack(np.asarray(party.ids)), minimum, chosen)) for party in parties}
-    progress = _Progress(parties, chosen, verbose)
+    programs = {
+        party.name: (align_packed, (*pack(np.asarray(party.ids)), minimum, chosen, MOST, method)) for party in parties
+    }
+    progress = _Progress(len(parties), verbose)
     try:
         outcomes = (on or Simulation()).run(programs, progress.observe)
     finally:
@@ -60,21 +71,22 @@ def align_parties(
 
 
 class _Progress:
-    """A live line that says how many ids of all have been masked."""
+    """A live line that says how much of the work of all parties is done, once each has said how much there is."""
 
-    def __init__(self, parties: tuple[Party, ...], leader: str, verbose: int) -> None:
-        self._done: dict[str, int] = {}
-        first = next(party.rows for party in parties if party.name == leader)
-        self._total = first * (2 * len(parties) - 1) + sum(party.rows for party in parties if party.name != leader)
-        self._line = Line("aligning", self._total, verbose)
+    def __init__(self, parties: int, verbose: int) -> None:
+        self._parties = parties
+        self._told: dict[str, tuple[int, int]] = {}
+        self._line = Line("aligning", None, verbose)
 
     def observe(self, party: str, seconds: float, value: Any) -> None:
         if value[0] == "transfer":
             self._line.show(*of_transfer(*value[1:]))
             return
-        self._done[party] = value[1]
-        done = sum(self._done.values())
-        self._line.show(done, f"{done:,} of {self._total:,} masks", ("aligning", self._total))
+        _, *told = value
+        self._told[party] = (told[0], told[1])
+        if len(self._told) == self._parties:
+            done, total = (sum(each) for each in zip(*self._told.values(), strict=True))
+            self._line.show(done, f"{done:,} of {total:,} masks", ("aligning", total))
 
     def close(self) -> None:
         self._line.close()

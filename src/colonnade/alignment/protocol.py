@@ -45,7 +45,8 @@ follower can work it out for every id: t(x) = q(x) + C(H1(x)) s. What a hash mak
                                         the store, masked by key streams of which the follower lacks one
     align challenge follower -> leader  first empty messages, as signs of life; then for each bin 8 random bytes
     align check    leader -> follower   sums over the columns of a bin, which only columns of a store satisfy
-    align values   follower -> leader   3. 96 bits of the value of each of its ids, in their own order, after all checks
+    align values   follower -> leader   first empty messages, as signs of life; then, after all checks, 3. 96 bits
+                                        of the value of each of its ids, in an order of their own
     align common   leader -> follower   as above; and 4. another 128 bits of the values that are common
     align agreed   as above
 

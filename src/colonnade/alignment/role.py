@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.crypto.oblivious_store import Words
 from colonnade.data.ids import Packed
 from colonnade.errors import PolicyRefused, ProtocolError, TooFewInCommon
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import Value, expect_array
 
 Rows = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]  # (rows, 2): 128 bits each
 
 METHODS = AUTO, TRANSFER, POWERS = ("auto", "oblivious-transfer", "diffie-hellman")
 MOST = 1 << 31  # ids that a party may have

@@ -7,7 +7,7 @@ bin at one time fits a processor's cache, and memory grows with the ids alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isqrt
 
 import numpy as np
@@ -84,15 +84,19 @@ class _Transfer(Role):
             key = _mixed(self.names[part], self.key_of_keys)[:, 0]
             found[part] = ((key >> np.uint64(32)) * np.uint64(bins)) >> np.uint64(32)
 
-        waiting = list(chunks(self.rows, CHUNK))
-        while waiting:
-            parts, waiting = waiting[: cores()], waiting[cores() :]
-            for task in [self.net.spawn(self.net.in_thread(hash_chunk, part)) for part in parts]:
-                await task
-            await self.net.send(self.other, step, None)
-            await self.worked(parts[-1].stop - parts[0].start, _HASHED)
+        await self.in_pieces(hash_chunk, slice(0, self.rows), step, _HASHED)
         self.order = await self.net.in_thread(lambda: np.argsort(found, kind="stable"))
         self.starts = np.concatenate([[0], np.cumsum(np.bincount(found, minlength=bins))])
+
+    async def in_pieces(self, work: Callable[[slice], None], part: slice, step: str, each: int) -> None:
+        """Call `work` for pieces of a part, some at a time, each time with a sign of life and a report of progress."""
+        waiting = [slice(part.start + a.start, part.start + a.stop) for a in chunks(part.stop - part.start, CHUNK)]
+        while waiting:
+            now, waiting = waiting[: cores()], waiting[cores() :]
+            for task in [self.net.spawn(self.net.in_thread(work, piece)) for piece in now]:
+                await task
+            await self.net.send(self.other, step, None)
+            await self.worked(now[-1].stop - now[0].start, each)
 
     def bins(self) -> Iterator[slice]:
         """Return which part of the order each bin is."""
@@ -169,7 +173,9 @@ class TransferLeader(_Transfer):
         for part in chunks(count, _VALUES):
             await self.still_at_work()
             shape, step = (part.stop - part.start, 3), "align values"
-            told = expect_array(await self.net.recv(self.other, step), shape, np.uint32, self.other, step)
+            while (told := await self.net.recv(self.other, step)) is None:
+                pass  # the follower is still at work
+            told = expect_array(told, shape, np.uint32, self.other, step)
             wanted = np.zeros((len(told), 2), np.uint64)
             wanted[:, 0] = told[:, 0] | told[:, 1].astype(np.uint64) << np.uint64(32)
             wanted[:, 1] = told[:, 2]
@@ -205,16 +211,11 @@ class TransferFollower(_Transfer):
     async def take_bin(self, keeper: RowKeeper, part: slice, most: int) -> None:
         """Make the values of the ids of a bin, and check what the leader sent for it."""
 
-        def make(told: Words) -> Words:
-            columns = keeper.take(told)
-            rows = rows_of(columns)[: oblivious_store.rows(most)]
-            for piece in chunks(part.stop - part.start, CHUNK):  # they may be many more than the leader's
-                some = slice(part.start + piece.start, part.start + piece.stop)
-                names, keys, words = self.keys_of(some)
-                found = oblivious_store.find(rows, oblivious_store.slots(keys, most), keys)
-                found ^= coded(words) & keeper.secret
-                self.keep(some, names, found)
-            return columns
+        def look_up(piece: slice) -> None:
+            names, keys, words = self.keys_of(piece)
+            found = oblivious_store.find(rows, oblivious_store.slots(keys, most), keys)
+            found ^= coded(words) & keeper.secret
+            self.keep(piece, names, found)
 
         while (told := await self.net.recv(self.leader, "align columns")) is None:
             pass  # the leader still hashes its ids
@@ -222,7 +223,10 @@ class TransferFollower(_Transfer):
         told = expect_array(told, (COLUMNS, length), np.uint64, self.leader, "align columns")
         challenge = self.noise.bytes(8)
         await self.net.send(self.leader, "align challenge", challenge)
-        own = await self.net.in_thread(make, told)
+        own = await self.net.in_thread(keeper.take, told)
+        rows = await self.net.in_thread(rows_of, own)
+        rows = rows[: oblivious_store.rows(most)]
+        await self.in_pieces(look_up, part, "align values", _FOUND)  # which may be many more than the leader's
         proof, step = await self.net.recv(self.leader, "align check"), "align check"
         if type(proof) is not tuple or len(proof) != 2:
             raise ProtocolError(f"party {self.leader!r} sent no two arrays at step {step!r}")
@@ -230,7 +234,6 @@ class TransferFollower(_Transfer):
         words = expect_array(proof[1], (BITS,), np.uint64, self.leader, step)
         number = int.from_bytes(challenge, "little")
         await self.net.in_thread(keeper.check, own, number, (columns, words), self.leader, step)
-        await self.worked(part.stop - part.start, _FOUND)
 
     async def tell_values(self) -> None:
         """Tell the values of all its ids, in their own order, which says nothing: all bins have passed the check."""

@@ -97,6 +97,7 @@ _REST = """\
 [alignment]
 kind = "private"         # the rows that all parties have, found without showing the others; "none": they are aligned
 minimum = 100            # fewer people in common end the job
+method = "auto"          # or "diffie-hellman", or for two parties "oblivious-transfer": the same rows, by other means
 
 [run]
 deadline = 60            # seconds of silence after which a party is given up

@@ -71,6 +71,8 @@ class Job:
         What the model is and how it is trained, for each candidate.
     defences
         What parties do to what leaves them.
+    method
+        How the common rows are found: one of `alignment.role.METHODS`.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Job:
     grid: tuple[Mapping[str, Any], ...] = ()
     candidates: tuple[tuple[Any, Training], ...] = ()
     defences: tuple[Defence, ...] = ()
+    method: str = "auto"
 
     @property
     def parties(self) -> tuple[str, ...]:

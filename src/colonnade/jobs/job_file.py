@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+from colonnade.alignment.role import AUTO, METHODS, TRANSFER
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import defence
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
@@ -110,6 +111,7 @@ JOB = Section(
         Section(
             Key("kind", str, default="private", allowed=("private", "none")),
             Key("minimum", int, default=1, least=1),
+            Key("method", str, default=AUTO, allowed=METHODS),
         ),
         default={},
     ),
@@ -173,6 +175,8 @@ def described(settings: Settings) -> Job:
         )
     _check_addresses(parties, names)
     added, run, alignment = settings["sum"], settings["run"], settings["alignment"]
+    if alignment["method"] == TRANSFER and len(names) > 2:
+        raise alignment.error("method", f"{TRANSFER!r} aligns two parties, and there are {len(names)}; leave it out")
     kind = family_of_kind(settings["model"]["kind"])
     _check_keys(settings["model"], kind)
     model = settings["model"].checked(Section(_KIND, *kind.keys), JOB)
@@ -223,6 +227,7 @@ def described(settings: Settings) -> Job:
         grid,
         candidates,
         _defences(settings),
+        alignment["method"],
     )
     _check_trees(added, job)
     _check_trainable(settings, job, made)

@@ -77,7 +77,7 @@ def plan_job(
         def keeper_of(number: int) -> Checkpoints:
             return Checkpoints(kept / str(number), b"plan", job.checkpoint_every)
 
-        find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
+        find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows), method=job.method)
         return await make_plan(net, job, source, find, check, keeper_of, seconds, say, budget)
 
     def observe(_: str, __: float, value: Any) -> None:
