@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numba.core.caching import CacheImpl
 
-from colonnade.kernels import compiled, compiler
-from colonnade.kernels.compiled import Compiled
+from colonnade.compiling import compiled, compiler
+from colonnade.compiling.compiled import Compiled
 from colonnade.kernels.curve import _call
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is kept")

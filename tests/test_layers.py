@@ -20,7 +20,7 @@ def modules(*rooms):
 
 
 MATHS = [
-    *modules("data", "objective", "kernels", "crypto", "blocks", "networks"),
+    *modules("data", "objective", "compiling", "kernels", "crypto", "blocks", "networks"),
     *(f"algorithms.{n}" for n in ("ssca", "quadratics", "fedavg")),
 ]
 TRANSPORT = modules("runtimes", "remote")
@@ -101,8 +101,8 @@ def test_no_pickle_and_no_unseeded_randomness():
 
 # Every room imports those above it in this list, and none below; the top level's few modules are everybody's.
 ROOMS = (
-    "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks", "streams",
-    "networks", "sums", "alignment", "defences", "engine", "flows", "sealed", "boosting", "algorithms",
+    "compiling", "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks",
+    "streams", "networks", "sums", "alignment", "defences", "engine", "flows", "sealed", "boosting", "algorithms",
     "horizontal", "inference", "binning", "ledger", "families", "workers", "versions", "views", "attacks",
     "inversions", "audit", "conventions", "estimators", "validation", "jobs", "report", "inspection", "service",
     "planning", "flower", "cli",

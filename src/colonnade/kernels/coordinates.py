@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import Compiled
+from colonnade.compiling.compiled import Compiled
 
 Array = npt.NDArray[Any]
 

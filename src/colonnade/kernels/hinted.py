@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import Compiled
+from colonnade.compiling.compiled import Compiled
 from colonnade.kernels.lattice import _ones
 from colonnade.kernels.residues import centred, product, times
 

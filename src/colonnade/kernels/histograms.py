@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import Compiled, Inside
+from colonnade.compiling.compiled import Compiled, Inside
 
 Array = npt.NDArray[Any]
 _AHEAD = 16  # rows between what is asked of memory and what is worked on

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import Compiled
+from colonnade.compiling.compiled import Compiled
 
 Array = npt.NDArray[Any]
 
@@ -142,6 +142,18 @@ def quick_hashes(text: Array, ends: Array, out: Array) -> None:
         word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         out[i] = word ^ (word >> np.uint64(31))
         start = ends[i]
+
+
+@Compiled
+def copy_texts(text: Array, ends: Array, rows: Array, stops: Array, out: Array) -> None:
+    """Write the ids of some rows in a row; stops: where each of them ends there."""
+    to = 0
+    for k in range(len(rows)):
+        at = ends[rows[k] - 1] if rows[k] else 0
+        while to < stops[k]:
+            out[to] = text[at]
+            to += 1
+            at += 1
 
 
 @Compiled

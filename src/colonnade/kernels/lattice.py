@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import Compiled, Inside
+from colonnade.compiling.compiled import Compiled, Inside
 from colonnade.kernels.residues import centred, product
 
 Array = npt.NDArray[Any]

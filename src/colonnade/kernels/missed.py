@@ -8,8 +8,8 @@ do where no column ever waits, or less, since a column that stands still at 0 is
 
 from __future__ import annotations
 
+from colonnade.compiling.compiled import Compiled
 from colonnade.kernels.columns import Array
-from colonnade.kernels.compiled import Compiled
 
 LANES = 16
 

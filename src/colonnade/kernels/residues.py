@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import Compiled, Inside
+from colonnade.compiling.compiled import Compiled, Inside
 
 Array = npt.NDArray[Any]
 _LARGEST = 2.0**52

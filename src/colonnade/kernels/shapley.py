@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import Compiled
+from colonnade.compiling.compiled import Compiled
 
 Array = npt.NDArray[Any]
 BLOCK = 256  # rows: faster than 64 and 128 for trees of depth 3 to 6; 512 gained nothing, for twice the memory

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import Compiled
+from colonnade.compiling.compiled import Compiled
 from colonnade.kernels.histograms import prefetch
 
 Array = npt.NDArray[Any]

@@ -19,7 +19,7 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype
 
-from colonnade.kernels.compiled import KNOWN, KNOWN_AS, Compiled, Inside
+from colonnade.compiling.compiled import KNOWN, KNOWN_AS, Compiled, Inside
 
 _OUTSIDE = {"expm1", "sqrt", "memset", "memcpy", "memmove"}  # functions of C that code may call
 _STRIDES, _CONTIGUOUS, _FORMAT, _WRITABLE = 0x18, 0x38, 0x04, 0x01  # CPython's PyBUF_...

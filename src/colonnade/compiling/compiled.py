@@ -69,7 +69,7 @@ class Compiled:
 
     def _other_types(self, *arguments: Any) -> Any:
         """Compile for the types of these arguments, and keep it; where that is impossible, numba does it all."""
-        from colonnade.kernels.compiler import object_code, types_of
+        from colonnade.compiling.compiler import object_code, types_of
 
         with _LOCK:
             home, types = self._home(), types_of(arguments)
@@ -84,7 +84,7 @@ class Compiled:
         return call(*arguments)
 
     def _dispatcher(self) -> Callable[..., Any]:
-        from colonnade.kernels.compiler import dispatcher
+        from colonnade.compiling.compiler import dispatcher
 
         return dispatcher(self, kept=_folder_of(*_sources(self.function))[1])
 

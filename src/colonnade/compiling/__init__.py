@@ -1,0 +1,1 @@
+"""How the functions in `kernels/` become machine code, which is kept and loaded again."""
