@@ -12,10 +12,10 @@ from scipy.sparse import csr_array
 
 from colonnade.blocks.columns import CsrColumns
 from colonnade.blocks.weights import DenseTerms
+from colonnade.compiling.compiled import Compiled
+from colonnade.compiling.compiler import dispatcher
 from colonnade.kernels import columns as _kernels
 from colonnade.kernels import missed
-from colonnade.kernels.compiled import Compiled
-from colonnade.kernels.compiler import dispatcher
 from colonnade.objective.penalties import L2, NonConvex
 
 

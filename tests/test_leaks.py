@@ -49,6 +49,7 @@ from colonnade.leaks import (
     NOTHING,
     OBJECTIVE,
     PREDICTED,
+    REPEATS,
     REPRESENTATIONS,
     SHARED,
     SIGNALS,
@@ -449,8 +450,9 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
     transferred = (*transfer_leaks(two, cn.FedSGD()), *encrypted_transfer_leaks(two, cn.FedSGD()))
     trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
     bins = binning_leaks(two, 10, correlates=True)
+    repeated = leaks_of(job_with(cn.FedSGD(), aligned=False, duplicates="expand"))
     searched = validation_leaks(replace(two, held_out=True, folds=5, candidates=2), ())
-    for leak in (*sealed, *trees, *searched, *split_leaks(two, cn.FedSGD()), *transferred, *bins):
+    for leak in (*sealed, *repeated, *trees, *searched, *split_leaks(two, cn.FedSGD()), *transferred, *bins):
         kinds.update(leak.kinds)
         names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)
@@ -496,6 +498,7 @@ def table():
         BIN_CORRELATIONS: "`[binning]` with `max_correlation` or `max_vif`: 2, 3",
         COVARIANCES: "statistics, or masked transfer learning",
         COMMON: "alignment",
+        REPEATS: '`duplicates = "expand"`: 2, 3',
         CLASSES: "several label holders, softmax, or transfer learning",
         MAGNITUDE: "ridge or Poisson, sealed or with `encrypted`",
         UNEVEN: "sealed, `encrypted` or AFSGD, with `weighted = true`",

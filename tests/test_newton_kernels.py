@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from colonnade.compiling.compiled import Compiled
+from colonnade.compiling.compiler import dispatcher
 from colonnade.kernels import gram as kernels
-from colonnade.kernels.compiled import Compiled
-from colonnade.kernels.compiler import dispatcher
 
 
 @pytest.fixture(scope="module", params=["kept", "numba"], autouse=True)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.compiling.compiled import Compiled
+from colonnade.compiling.compiler import dispatcher
 from colonnade.kernels import columns, panels
-from colonnade.kernels.compiled import Compiled
-from colonnade.kernels.compiler import dispatcher
 
 
 @pytest.fixture(scope="module", params=["kept", "numba"], autouse=True)

@@ -98,7 +98,7 @@ sys.path.insert(0, {tests!r})
 import numpy as np
 from scipy import sparse
 from colonnade.kernels import columns
-from colonnade.kernels.compiled import Compiled
+from colonnade.compiling.compiled import Compiled
 from colonnade.algorithms import ALGORITHMS
 from colonnade.families import rehearsal
 from colonnade.runtimes.simulation import Simulation

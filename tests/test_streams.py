@@ -18,7 +18,7 @@ from colonnade.jobs.model_file import digest_of
 from colonnade.settings.settings import Origin, check
 from colonnade.settings.sizes import byte_size
 from colonnade.streams.loading import load
-from colonnade.streams.preparing import Room, prepared
+from colonnade.streams.preparing import Storage, prepared
 from colonnade.streams.scratch import NAME, Scratch
 from colonnade.streams.stored_rows import StoredRows
 from colonnade.streams.streamed_columns import StreamedColumns, opened
@@ -85,15 +85,15 @@ def test_a_streamed_table_is_the_table(folder, tmp_path, given):
     assert all(same_column(table.columns[name], plain.columns[name]) for name in plain.columns)
     learned = preparation.fit(plain)
     assert preparation.fit(table) == learned
-    assert np.array_equal(prepared(learned, table, Room()), learned.apply(plain))
+    assert np.array_equal(prepared(learned, table, Storage()), learned.apply(plain))
     # Rows in the order that an alignment gives, which is not that of the file.
     some = np.random.default_rng(1).permutation(ROWS)[: ROWS // 2]
     assert preparation.fit(table, None, some) == preparation.fit(plain, None, some)
     for rows in (some, np.sort(some), np.arange(ROWS) % 3 == 0, np.array([5, 7, 5])):
         expected = learned.apply(plain.take(rows))
-        assert np.array_equal(prepared(learned, table.take(rows), Room()), expected)
+        assert np.array_equal(prepared(learned, table.take(rows), Storage()), expected)
         assert np.array_equal(
-            prepared(learned, table.take(rows), Room(np.dtype("float32"))), expected.astype("float32")
+            prepared(learned, table.take(rows), Storage(np.dtype("float32"))), expected.astype("float32")
         )
 
 
@@ -102,9 +102,9 @@ def test_prepared_columns_on_the_disk_are_those_in_memory(folder, tmp_path, monk
     table = load(settings_of(folder, source="parts/*.parquet", id="id", label="y", memory="100kB"), home=tmp_path)
     learned = preparation.fit(table)
     for rows in (np.arange(ROWS), np.random.default_rng(2).permutation(ROWS), np.arange(0, ROWS, 2)):
-        room = Room(np.dtype("float32"), 30_000, tmp_path)
+        room = Storage(np.dtype("float32"), 30_000, tmp_path)
         stored = prepared(learned, table.take(rows), room)
-        memory = prepared(learned, table.take(rows), Room(np.dtype("float32")))
+        memory = prepared(learned, table.take(rows), Storage(np.dtype("float32")))
         assert isinstance(stored, StoredRows)
         assert np.array_equal(stored[:], memory)
         assert np.array_equal(stored[np.array([7, 8, 9, 3])], memory[[7, 8, 9, 3]])
@@ -192,7 +192,7 @@ def test_an_array_file_stays_mapped(tmp_path):
     assert (table.columns["x2"].values == X[:, 2]).all()
     learned = preparation.fit(table)
     plain = data.load(settings_of(tmp_path, source="x.npy", exclude=["x1"]))
-    assert np.array_equal(prepared(learned, table, Room(np.dtype("float32"))), learned.apply(plain))
+    assert np.array_equal(prepared(learned, table, Storage(np.dtype("float32"))), learned.apply(plain))
 
 
 def test_a_value_that_cannot_be_prepared_is_found_in_its_row(folder, tmp_path):
@@ -202,9 +202,9 @@ def test_a_value_that_cannot_be_prepared_is_found_in_its_row(folder, tmp_path):
     con.execute(f"COPY ({infinite}) TO '{tmp_path}/new.parquet'")
     table = load(settings_of(tmp_path, source="new.parquet", dtype="float32", id="id"), labels=False)
     with pytest.raises(DataError, match="infinite value in row 2346"):
-        prepared(learned, table, Room())
+        prepared(learned, table, Storage())
     with pytest.raises(DataError, match="infinite value in row 2346"):
-        prepared(learned, table.take(np.arange(ROWS)[::-1].copy()), Room())
+        prepared(learned, table.take(np.arange(ROWS)[::-1].copy()), Storage())
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_too_little_memory_is_refused(folder, tmp_path):
     table = load(settings_of(folder, source="whole.parquet", id="id", memory="1kB"), home=tmp_path)
     learned = preparation.fit(table)
     with pytest.raises(DataError, match=r"memory is 1\.0 kB and 8 prepared columns need 2\.1 MB at least"):
-        prepared(learned, table, Room(None, 1000, tmp_path))
+        prepared(learned, table, Storage(None, 1000, tmp_path))
     stored = StoredRows.made(Scratch(tmp_path), (10, 2), np.float32, 1000)
     with pytest.raises(DataError, match=r"can't be streamed in 1\.0 kB"):
         StreamedColumns(stored)

@@ -15,10 +15,10 @@ from colonnade.boosting.drawing import trees_as_svg, trees_as_text
 from colonnade.boosting.forest import Forest
 from colonnade.boosting.importance import permutation_importance, split_importance
 from colonnade.boosting.shapley import shapley_values
+from colonnade.compiling.compiled import Compiled
+from colonnade.compiling.compiler import dispatcher
 from colonnade.errors import DataError, OptionError
 from colonnade.kernels import shapley as kernels
-from colonnade.kernels.compiled import Compiled
-from colonnade.kernels.compiler import dispatcher
 
 SVG = "{http://www.w3.org/2000/svg}"
 

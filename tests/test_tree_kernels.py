@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from colonnade.compiling.compiled import Compiled
+from colonnade.compiling.compiler import dispatcher
 from colonnade.kernels import cells, forests, histograms, splits
-from colonnade.kernels.compiled import Compiled
-from colonnade.kernels.compiler import dispatcher
 
 SEEDS = st.integers(0, 10**6)
 NONE = np.empty(0, dtype=np.uint32)

@@ -12,10 +12,10 @@ from scipy.optimize import minimize_scalar
 from sklearn.utils.class_weight import compute_sample_weight
 
 from colonnade.boosting.derivatives import balanced, check_boosted, derivatives, refit, start_of
+from colonnade.compiling.compiled import Compiled
+from colonnade.compiling.compiler import dispatcher
 from colonnade.errors import OptionError
 from colonnade.kernels import derivatives as kernels
-from colonnade.kernels.compiled import Compiled
-from colonnade.kernels.compiler import dispatcher
 from colonnade.objective.further_losses import weighted_quantile
 from colonnade.objective.losses import loss
 

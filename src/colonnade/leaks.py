@@ -15,6 +15,7 @@ from typing import Any
 LISTED = {
     (COMMON := "who is in common"): "each party: which of its own people all others have too",
     (SIZES := "how many people each party has"): "everybody, exactly or roughly",
+    (REPEATS := "how many rows each person has"): "everybody, of people in common at the first label holder",
     (LABELLED := "which rows are labelled"): "everybody: which of them each label holder has a label for",
     (CLASSES := "which classes there are"): "label holders; the others hear how many",
     (SIGNALS := "signals, which show the labels"): "everybody without labels could work them out",
@@ -100,6 +101,7 @@ class Setting:
     held_out: bool = False  # whether rows are held out to judge the model
     folds: int = 0  # of a cross-validation, in which everybody is held out once; 0 is none
     candidates: int = 1  # that a search has to choose from
+    expanded: bool = False  # whether a person may have several rows at the first label holder
     defences: tuple[Any, ...] = ()  # what parties do to what leaves them, each a `defences.base.Defence`
 
     @property

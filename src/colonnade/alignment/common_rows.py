@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.alignment.protocol import align_packed, check_options
+from colonnade.alignment.joining import INNER, LEFT, Joining, join_packed
+from colonnade.alignment.protocol import check_options
 from colonnade.alignment.role import AUTO, MOST
-from colonnade.data.ids import pack
+from colonnade.data.ids import REFUSE, pack
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError
 from colonnade.progress import Line, of_transfer
@@ -21,6 +22,8 @@ def align_parties(
     on: Runtime | None = None,
     minimum: int = 1,
     leader: str | None = None,
+    duplicates: str = REFUSE,
+    join: str = INNER,
     verbose: int = 1,
     method: str = AUTO,
 ) -> list[Party]:
@@ -37,6 +40,16 @@ def align_parties(
     leader
         The name of the party that compares masked ids, by default the first one; docs/security.md says what the leader
         and the others learn.
+    duplicates
+        What becomes of ids that a party has in several rows: "refuse" is an error, "first" takes the first row of each.
+        With "expand" all rows of one party stay, as several accounts of a customer do, and the others repeat theirs,
+        so that they learn how many rows each common id has there. That party is the first one with labels, or without
+        labels the first one; the others bring an id once.
+    join
+        "inner" for the rows of ids that all have. With "left" all rows of that same party stay, and in those that the
+        other one does not have, what it brings is missing: NaN, or rows of zeros where its columns are sparse. Trees
+        take that as it is, other models where the party says `prepare=` how to fill it. The other party then has no
+        `ids`, as it does not learn these. Only between two parties.
     verbose
         0 for no progress line.
     method
@@ -56,18 +69,24 @@ def align_parties(
     check_runtime(on)
     check_names(parties)
     chosen = check_options(tuple(party.name for party in parties), minimum, leader, method)
+    how = Joining(duplicates, join, next((party.name for party in parties if party.active), parties[0].name))
+    how.check(tuple(party.name for party in parties))
     for party in parties:
         if party.ids is None:
             raise DataError(f"party {party.name!r} has no ids to align by; give them as Party(name, X, ids=...)")
     programs = {
-        party.name: (align_packed, (*pack(np.asarray(party.ids)), minimum, chosen, MOST, method)) for party in parties
+        party.name: (join_packed, (*pack(np.asarray(party.ids)), minimum, chosen, how.as_value(), MOST, method))
+        for party in parties
     }
     progress = _Progress(len(parties), verbose)
     try:
         outcomes = (on or Simulation()).run(programs, progress.observe)
     finally:
         progress.close()
-    return [party.take(outcomes[party.name].value) for party in parties]
+    absent = {party.name for party in parties if join == LEFT and party.name != how.keeper}
+    return [
+        (party.take_or_missing if party.name in absent else party.take)(outcomes[party.name].value) for party in parties
+    ]
 
 
 class _Progress:

@@ -29,6 +29,8 @@ from colonnade.errors import DataError, ProtocolError
 Bytes = packed_ids.Bytes
 Packed = packed_ids.Packed  # all ids as UTF-8 one after another, and where each ends
 
+# What becomes of ids in several rows: an error, or later rows are left out, or all stay.
+REFUSE, FIRST, EXPAND = DUPLICATES = ("refuse", "first", "expand")
 EXACT = 2**53  # from here on a float may stand for several whole numbers
 _LONGEST = 1024  # bytes, on average over as many ids as another party may send
 _WHOLE = (int, np.integer)

@@ -137,6 +137,16 @@ def distinct(packed: Packed) -> tuple[Rows, Rows]:
     return np.sort(firsts), number
 
 
+def taken(packed: Packed, rows: Rows) -> Packed:
+    """Return the packed ids of some rows."""
+    text, ends = packed
+    stops = np.diff(ends, prepend=0)[rows]
+    np.cumsum(stops, out=stops)
+    out = np.empty(int(stops[-1]) if len(stops) else 0, np.uint8)
+    kernels.copy_texts(text, ends, rows, stops, out)
+    return out, stops
+
+
 def _hashes(packed: Packed) -> npt.NDArray[np.uint64]:
     text, ends = packed
     hashes = np.empty(len(ends), np.uint64)

@@ -20,7 +20,7 @@ from colonnade.data.matrix import (
     places_of,
     where,
 )
-from colonnade.data.raw_columns import RawColumns, holds_text, raw_columns
+from colonnade.data.raw_columns import RawColumns, holds_text, raw_columns, without_rows
 from colonnade.data.row_weights import Floats, as_exposure, as_offset, as_weights, together
 from colonnade.errors import DataError, LabelError, OptionError
 
@@ -43,7 +43,8 @@ class Party:
         One label per row, if this party holds labels; NaN or None where it has no label for a row.
     ids
         One identifier per row, text or whole numbers; `colonnade.data.ids` says when two of them are the same. Parties
-        that have ids must have the same ones in the same order, into which `align_parties` brings them.
+        that have ids must have the same ones in the same order, into which `align_parties` brings them; there you say
+        what becomes of an id that has several rows.
     columns
         Names of the columns, where X does not have any itself.
     sample_weight
@@ -204,6 +205,27 @@ class Party:
             part.missing = bool(np.isnan(part._X.data if is_sparse(part._X) else part._X).any())
         return part
 
+    def take_or_missing(self, rows: npt.NDArray[np.int64]) -> Party:
+        """Return some rows by number, where -1 is a row that this party does not have; all it brings there is missing.
+
+        Ids are left out, as the party does not know those of such rows.
+        """
+        absent = rows < 0
+        part = self.take(np.where(absent, 0, rows))
+        part.ids = None
+        if part.raw is not None:
+            part.raw = part.raw.without(absent)
+        elif is_sparse(part._X):
+            part._X = without_rows(part._X, absent)
+        elif absent.any():
+            part._X[absent], part.missing = np.nan, True
+        if part.labelled is not None:
+            part.labelled &= ~absent
+        for values, neutral in ((part.sample_weight, 0.0), (part.offset, 0.0), (part.exposure, 1.0)):
+            if values is not None:
+                values[absent] = neutral
+        return part
+
     def __repr__(self) -> str:
         kind = "to be prepared" if self.raw is not None else f"{'CSR' if is_sparse(self.X) else 'dense'} {self.X.dtype}"
         role = "active" if self.active else "passive"
@@ -283,7 +305,7 @@ def _beside(name: str, what: str, found: tuple[Floats, str | None]) -> Floats:
 
 
 def _ids(name: str, ids: Any, rows: int) -> npt.NDArray[Any]:
-    values = canonical(ids, f"party {name!r}")
+    values = canonical(ids, f"party {name!r}", repeated=True)
     if len(values) != rows:
         raise DataError(f"party {name!r}: {len(values)} ids were given, {rows} rows need exactly one id each")
     return values

@@ -26,6 +26,10 @@ class Numbers:
         """Return some of its rows."""
         return Numbers(self.values[rows])
 
+    def without(self, rows: Array) -> Numbers:
+        """Return the same where the values of some rows are missing."""
+        return Numbers(np.where(rows, np.asarray(np.nan, self.values.dtype), self.values))
+
 
 @dataclass(frozen=True)
 class Texts:
@@ -37,6 +41,10 @@ class Texts:
     def take(self, rows: Any) -> Texts:
         """Return some of its rows; all categories stay."""
         return Texts(self.codes[rows], self.categories)
+
+    def without(self, rows: Array) -> Texts:
+        """Return the same where the texts of some rows are missing."""
+        return Texts(np.where(rows, np.int32(-1), self.codes), self.categories)
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,21 @@ class RawColumns:
         if is_sparse(self.columns):
             return RawColumns(self.columns[rows], self.names, self.named)
         return RawColumns({name: column.take(rows) for name, column in self.columns.items()}, self.names, self.named)
+
+    def without(self, rows: Array) -> RawColumns:
+        """Return the same where some rows, by a mask, are missing; of a sparse matrix they are empty."""
+        if is_sparse(self.columns):
+            return RawColumns(without_rows(self.columns, rows), self.names, self.named)
+        columns = {name: column.without(rows) for name, column in self.columns.items()}
+        return RawColumns(columns, self.names, self.named)
+
+
+def without_rows(X: Any, rows: Array) -> Any:
+    """Return a CSR matrix of which some rows, by a mask, are empty."""
+    X = X.copy()
+    X.data[np.repeat(rows, np.diff(X.indptr))] = 0
+    X.eliminate_zeros()
+    return X
 
 
 def holds_text(X: Any, but: Sequence[int] = ()) -> bool:

@@ -13,6 +13,7 @@ from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_L
 from colonnade.blocks.columns import columns_to_value
 from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns
+from colonnade.data.ids import canonical
 from colonnade.data.party import Party, check_names
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import checked
@@ -303,6 +304,8 @@ def common_rows(source: Party, target: Party) -> tuple[Array, Array]:
     Here both tables lie in one process. Between organisations the alignment finds the common rows, and no party learns
     of the other ones.
     """
+    for party in (source, target):
+        canonical(np.asarray(party.ids), f"party {party.name!r}")  # refuses ids that repeat
     places = {str(key): row for row, key in enumerate(np.asarray(target.ids).tolist())}
     pairs = [(row, places[str(key)]) for row, key in enumerate(np.asarray(source.ids).tolist()) if str(key) in places]
     if len(pairs) < 2:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from colonnade.audit.kept_audit import RECORDED, KeptAudit, read_audit
+from colonnade.data.ids import EXPAND
 from colonnade.defences.gaussian_signals import GaussianSignals
 from colonnade.errors import PolicyRefused
 from colonnade.jobs.consent import check_accepted, check_consent, check_required
@@ -38,6 +39,8 @@ def check_allowed(job: Job, party: PartyFile) -> None:
     check_accepted(party.policy, party.name, job)
     party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     check_limits(job, party)
+    if job.duplicates == EXPAND and party.name == job.holders[0]:
+        party.policy.check_repeats(party.name)
     if job.binning is not None and party.name in job.holders:
         party.policy.check_bins(party.name, job.binning.least)
     check_breaks(party.policy, party.name, job)

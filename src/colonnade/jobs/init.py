@@ -98,6 +98,7 @@ _REST = """\
 kind = "private"         # the rows that all parties have, found without showing the others; "none": they are aligned
 minimum = 100            # fewer people in common end the job
 method = "auto"          # or "diffie-hellman", or for two parties "oblivious-transfer": the same rows, by other means
+# duplicates = "expand"  # a person may have several rows at the first label holder, which the others then count
 
 [run]
 deadline = 60            # seconds of silence after which a party is given up
@@ -182,6 +183,7 @@ key = "certificates/{name}.key"
 # accept = [{accept}]
 #                         # with such a list, every disclosure about this party has to be in it: these are the job's
 # max_advantage = 0.05    # that an audit may find about this party, before a run and in it; see docs/audit.md
+# tell_repeats = true      # whether partners may learn how many rows each person in common has, where some have several
 # max_partner_ids = 10000   # ids that a partner may bring to an alignment; by default ten times one's own, or 10,000
 serve_people = "trained"  # about whom scores are asked and answered; "listed": in serve_list, a file; or "all"
 # serve_list = "people.txt"   # one id per line

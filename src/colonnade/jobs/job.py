@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from colonnade.alignment.joining import Joining
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.points import PointScale
+from colonnade.data.ids import EXPAND, REFUSE
 from colonnade.defences.base import Defence
 from colonnade.engine.options import Training
 from colonnade.families import family
@@ -73,6 +75,8 @@ class Job:
         What parties do to what leaves them.
     method
         How the common rows are found: one of `alignment.role.METHODS`.
+    duplicates
+        What becomes of ids that the first label holder has in several rows: "refuse", or "expand", where all stay.
     """
 
     name: str
@@ -102,11 +106,17 @@ class Job:
     candidates: tuple[tuple[Any, Training], ...] = ()
     defences: tuple[Defence, ...] = ()
     method: str = "auto"
+    duplicates: str = REFUSE
 
     @property
     def parties(self) -> tuple[str, ...]:
         """Return the names of all parties in alphabetical order, as the tables of a TOML file have none."""
         return tuple(self.addresses)
+
+    @property
+    def joining(self) -> Joining:
+        """Return how the parties' rows are joined by their ids."""
+        return Joining(self.duplicates, keeper=self.holders[0])
 
     @property
     def protection(self) -> str:
@@ -134,6 +144,7 @@ class Job:
             folds=self.folds,
             candidates=self.tries,
             defences=self.defences,
+            expanded=self.duplicates == EXPAND,
             **family(self.family).setting(self.model),
         )
 

@@ -15,7 +15,9 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+from colonnade.alignment.joining import INNER, JOINS
 from colonnade.alignment.role import AUTO, METHODS, TRANSFER
+from colonnade.data.ids import EXPAND, REFUSE
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import defence
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
@@ -112,6 +114,8 @@ JOB = Section(
             Key("kind", str, default="private", allowed=("private", "none")),
             Key("minimum", int, default=1, least=1),
             Key("method", str, default=AUTO, allowed=METHODS),
+            Key("duplicates", str, default=REFUSE, allowed=(REFUSE, EXPAND)),
+            Key("join", str, default=INNER, allowed=JOINS),
         ),
         default={},
     ),
@@ -228,10 +232,31 @@ def described(settings: Settings) -> Job:
         candidates,
         _defences(settings),
         alignment["method"],
+        alignment["duplicates"],
     )
+    _check_alignment(alignment, job)
     _check_trees(added, job)
     _check_trainable(settings, job, made)
     return job
+
+
+def _check_alignment(alignment: Settings, job: Job) -> None:
+    """Refuse joins that a job does not know, and what repeated rows of a person do not go with."""
+    if alignment["join"] != INNER:
+        raise alignment.error(
+            "join",
+            "'left' is for align_parties in Python, where a model is used on rows that are joined before: a job asks "
+            "about people by their ids, and has no score for whom a partner does not know; leave it out, and the rows "
+            "that all parties have are used",
+        )
+    if job.duplicates == EXPAND and job.aligned:
+        raise alignment.error("duplicates", "has no meaning for rows that are aligned already; remove it")
+    if job.duplicates == EXPAND and job.folds:
+        raise alignment.error(
+            "duplicates",
+            "'expand' does not go with folds, which would train on one row of a person and be judged by another; leave "
+            "folds out, or use part under [validation], which holds people out as a whole",
+        )
 
 
 def _check_addresses(parties: Settings, names: list[str]) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.data.class_weights import BALANCED
+from colonnade.data.ids import EXPAND
 from colonnade.defences.registry import DEFENCES
 from colonnade.defences.scores import MOST_DIGITS, Answers
 from colonnade.errors import DataError, OptionError
@@ -132,6 +133,7 @@ PARTY = Section(
             Key("max_binnings", int, default=Policy.max_binnings, least=0),
             Key("sequential", bool, default=Policy.sequential),
             Key("max_partner_ids", int, least=1),
+            Key("tell_repeats", bool, default=Policy.tell_repeats),
             Key("serve_people", str, default=Policy.serve_people, allowed=SERVED),
             Key("serve_list", str),
             Key("min_prediction", int, default=Policy.min_prediction, least=1),
@@ -194,6 +196,8 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     if (settings["data"]["label"] is None) == (name in job.holders):
         holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
+    if settings["data"]["duplicates"] == EXPAND and (job.duplicates != EXPAND or name != job.holders[0]):
+        raise settings["data"].error("duplicates", _whose_rows(job, name))
     _check_weights(settings["data"], job, name)
     _check_offsets(settings["data"], name, job)
     decision, calibration = _decision(settings["decision"], job, name)
@@ -250,6 +254,19 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         settings["listen_serving"],
         read_engine(settings["engine"], job),
         wishes["record_mb"] if wishes["record"] else 0,
+    )
+
+
+def _whose_rows(job: Job, name: str) -> str:
+    """Say why a party's rows of one person can't all be used."""
+    if name != job.holders[0]:
+        return (
+            f"'expand' keeps several rows of a person at {job.holders[0]!r}, the first label holder, alone: every pair "
+            f"of rows would be a row else; bring one row for each id, or set it to 'first'"
+        )
+    return (
+        "'expand' shows partners how many rows each person in common has here, and the job does not say so; add "
+        "duplicates = \"expand\" under [alignment] at all parties, or set it to 'first'"
     )
 
 

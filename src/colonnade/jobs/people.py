@@ -40,8 +40,9 @@ def remember(party: PartyFile, folder: Path, ids: Any, rows: npt.NDArray[np.int6
     if ids is None or rows is None:  # rows that are aligned already need no ids
         path.unlink(missing_ok=True)
         return
-    common = canonical(ids, f"party {party.name!r}")[rows]
-    kept = {"format": FORMAT, "model": _digest(party, folder), "people": [str(one) for one in common.tolist()]}
+    common = canonical(ids, f"party {party.name!r}", repeated=True)[rows]
+    names = list(dict.fromkeys(str(one) for one in common.tolist()))  # a person may have several rows
+    kept = {"format": FORMAT, "model": _digest(party, folder), "people": names}
     _write(path, kept)
 
 

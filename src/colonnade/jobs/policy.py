@@ -106,6 +106,7 @@ class Policy:
     max_binnings : how often one label holder may have this party's columns counted.
     sequential : whether three or more parties may move one after another, which shows a label holder what each changed.
     max_partner_ids : the most ids that a partner may bring to an alignment; None: by the number of this party's own.
+    tell_repeats : whether partners may learn how many rows each person in common has in this party's data.
     serve_people : about whom this party asks and answers with a trained model: the people of the "trained"
         intersection, those "listed" in `serve_list`, or "all".
     serve_list : a file with one id per line.
@@ -142,6 +143,7 @@ class Policy:
     max_binnings: int = 16
     sequential: bool = False
     max_partner_ids: int | None = None
+    tell_repeats: bool = False
     serve_people: str = "trained"
     serve_list: Path | None = None
     max_epsilon: float | None = None
@@ -196,6 +198,15 @@ class Policy:
                 f"the job trains with {algorithm} in sequential order, which shows label holders what each party "
                 f"changed, whatever the masks, and the policy of {me!r} does not allow it; use order = 'parallel', or "
                 f"set sequential = true in [policy]"
+            )
+
+    def check_repeats(self, me: str) -> None:
+        """Refuse, before the run, to tell how many rows each person in common has, unless it may be told."""
+        if not self.tell_repeats:
+            raise PolicyRefused(
+                f"the job keeps several rows of a person at {me!r} (duplicates = 'expand'), which shows the others how "
+                f"many each person in common has, and the policy of {me!r} does not allow it; set tell_repeats = true "
+                f"in [policy], or leave duplicates out of the job"
             )
 
     def check_rounds(self, me: str, rounds: int) -> None:

@@ -52,7 +52,7 @@ def plan_job(
     tell
         Hears what happens, in sentences.
     """
-    from colonnade.alignment.protocol import align
+    from colonnade.alignment.joining import align_rows
 
     at_least("seconds", seconds, 0, strict=True, finite=True)
     check_plannable(job)
@@ -77,7 +77,8 @@ def plan_job(
         def keeper_of(number: int) -> Checkpoints:
             return Checkpoints(kept / str(number), b"plan", job.checkpoint_every)
 
-        find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows), method=job.method)
+        most = party.policy.partner_ids(source.rows)
+        find = partial(align_rows, max_partner_ids=most, how=job.joining, method=job.method)
         return await make_plan(net, job, source, find, check, keeper_of, seconds, say, budget)
 
     def observe(_: str, __: float, value: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.ids import canonical
 from colonnade.data.party import Party
 from colonnade.engine.kept import common_version
 from colonnade.errors import DataError, LabelError, ProtocolError
@@ -53,8 +54,21 @@ async def _same_number_of_rows(net: Net, rows: int) -> None:
             )
 
 
-def share_out(rows: Rows, part: float, seed: int) -> tuple[Rows, Rows]:
-    """Return (training rows, held-out rows): the same people at every party, as `rows` has one order at all of them."""
+def numbers_of_people(ids: Any, rows: Rows, party: str) -> Rows:
+    """Return a number for each row, the same for all rows of a person, which stand together."""
+    theirs = canonical(ids, f"party {party!r}", repeated=True)[rows]
+    return np.cumsum(np.concatenate([[False], theirs[1:] != theirs[:-1]]), dtype=np.int64)
+
+
+def share_out(rows: Rows, part: float, seed: int, people: Rows | None = None) -> tuple[Rows, Rows]:
+    """Return (training rows, held-out rows): the same people at every party, as `rows` has one order at all of them.
+
+    people: which rows are about the same person, who is held out as a whole; None where everybody has one.
+    """
+    if people is not None:
+        apart = np.zeros(int(people[-1]) + 1, np.bool_)
+        apart[share_out(np.arange(len(apart)), part, seed)[1]] = True
+        return rows[~apart[people]], rows[apart[people]]
     count = round(part * len(rows))
     if not count:
         return rows, rows[:0]

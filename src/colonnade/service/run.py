@@ -98,7 +98,7 @@ def run_job(
 
     start: the beginning of the id of a version to start from, instead of from zero; all parties have to give the same.
     """
-    from colonnade.alignment.protocol import align
+    from colonnade.alignment.joining import align_rows
 
     check_allowed(job, party)
     first, job = starting(job, party, start)
@@ -135,7 +135,8 @@ def run_job(
     async def program(net: Net, source: Any) -> Any:
         net = recorder.around(net)
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
-        find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows), method=job.method)
+        most = party.policy.partner_ids(source.rows)
+        find = partial(align_rows, max_partner_ids=most, how=job.joining, method=job.method)
         trained = await take_part(net, job, source, find, check, kept, own, budget, party.engine)
         told = trained.held_out > 0 and party.name not in job.holders
         # Where nothing was charged, the first use of the model is; what trees tell has limits of its own.

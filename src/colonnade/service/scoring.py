@@ -61,10 +61,16 @@ def columns_of(X: Any) -> Columns:
 
 
 class Directory:
-    """Where each person is in a table; whoever is not in `only` is as unknown as whoever is not in the table."""
+    """Where each person is in a table; whoever is not in `only` is as unknown as whoever is not in the table.
+
+    Of a person with several rows it is the first one.
+    """
 
     def __init__(self, ids: Array, only: Set[str] | None = None) -> None:
-        self._rows = {str(one): row for row, one in enumerate(ids.tolist()) if only is None or str(one) in only}
+        self._rows: dict[str, int] = {}
+        for row, one in enumerate(ids.tolist()):
+            if only is None or str(one) in only:
+                self._rows.setdefault(str(one), row)
 
     def find(self, ids: list[str]) -> tuple[Rows, npt.NDArray[np.bool_]]:
         """Return (rows, known): the rows of those who are known."""

@@ -29,7 +29,7 @@ from colonnade.runtimes.net import Net
 from colonnade.service.in_use import judge, loaded, scorer_of, use
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
 from colonnade.streams.loading import load
-from colonnade.streams.preparing import Room, prepared
+from colonnade.streams.preparing import Storage, prepared
 from colonnade.tables.table import Table
 from colonnade.versions.identity import short
 
@@ -284,8 +284,8 @@ def _table(party: PartyFile, part: ModelPart, source: Path | None) -> Table:
     return load(party.data, source=source, labels=False, texts=part.prepared.texts, home=party.folder)
 
 
-def _room(party: PartyFile) -> Room:
-    return Room.of(party.data, party.folder)
+def _room(party: PartyFile) -> Storage:
+    return Storage.of(party.data, party.folder)
 
 
 def _rows_of(party: PartyFile, part: ModelPart, table: Table) -> Callable[[npt.NDArray[np.int64]], Any]:
@@ -301,4 +301,4 @@ def _ids(table: Table, party: str) -> Array:
         raise DataError(
             f"party {party!r} names no id column, and people are asked about by their ids; set id under [data]"
         )
-    return canonical(table.ids, f"party {party!r}")
+    return canonical(table.ids, f"party {party!r}", repeated=True)  # the table itself refuses ids that may not repeat

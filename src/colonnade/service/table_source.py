@@ -17,7 +17,7 @@ from colonnade.jobs.tree_part import grows_trees
 from colonnade.service.training import Rows
 from colonnade.settings.settings import Settings
 from colonnade.streams.loading import load
-from colonnade.streams.preparing import Room, prepared
+from colonnade.streams.preparing import Storage, prepared
 from colonnade.tables import preparation
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
@@ -51,7 +51,7 @@ class PreparedTable:
     learned: LearnedPreparation
     columns: tuple[str, ...]
     sources: int  # columns that these were made of
-    room: Room
+    room: Storage
 
     @property
     def categories(self) -> tuple[int, ...]:
@@ -79,9 +79,9 @@ class TableSource:
         reference: bool = False,
         binned: bool = False,
         class_weight: Any = None,
-        room: Room | None = None,
+        room: Storage | None = None,
     ) -> None:
-        self.table, self._prepare, self._room = table, prepare, room or Room()
+        self.table, self._prepare, self._room = table, prepare, room or Storage()
         self._whole: LearnedPreparation | None = None  # of all rows, where it was asked for
         self._how = {"trees": trees, "reference": reference, "binned": binned}
         self.class_weight = class_weight
@@ -95,7 +95,7 @@ class TableSource:
     @classmethod
     def of(cls, job: Job, party: PartyFile) -> TableSource:
         """Read the table that a party's file describes."""
-        weights, room = party.data["class_weight"], Room.of(party.data, party.folder)
+        weights, room = party.data["class_weight"], Storage.of(party.data, party.folder)
         table = load(party.data, home=party.folder)
         return cls(table, party.prepare, **how_prepared(job), class_weight=weights, room=room)
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
 from colonnade.data.class_weights import named_in_texts
+from colonnade.data.ids import EXPAND
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper
 from colonnade.errors import ColonnadeWarning, DataError, OptionError
@@ -32,11 +33,11 @@ from colonnade.families.training import TrainingPart, rows_of, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared, Trained, digest_of
-from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing
+from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, REPEATS, SIZES, Leak, Setting, nothing
 from colonnade.objective import losses
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net
-from colonnade.service.agreeing import agree_on_classes, common_rows, share_out
+from colonnade.service.agreeing import agree_on_classes, common_rows, numbers_of_people, share_out
 from colonnade.service.binned import prepare_bins
 from colonnade.versions.identity import agree_on_id, people_digest
 from colonnade.workers.engine import Engine
@@ -109,6 +110,10 @@ def start_leaks(setting: Setting) -> tuple[Leak, ...]:
             "" if setting.pair else ", if {others} have them"
         )
         found.append(Leak(COMMON, OF_PEOPLE, everybody, everybody, (step,), words))
+        if setting.expanded:
+            words = "{who} will learn how many rows each of the people in common has in your data"
+            others = tuple(name for name in everybody if name != setting.leader)
+            found.append(Leak(REPEATS, OF_PEOPLE, (setting.leader,), others, (step,), words))
     several = len(holders) > 1
     if setting.model == "transfer":  # whose target predicts by itself
         words = "{who} will learn what your classes are called, with which they predict"
@@ -158,7 +163,9 @@ async def get_ready(
     if job.folds and source.added is not None:
         raise OptionError("folds do not take an offset or exposure yet; leave folds or the column out")
     rows = await common_rows(net, job, source, align, keepers)
-    train, held_out = share_out(rows, job.validation, job.algorithm.seed)
+    several = job.duplicates == EXPAND
+    people = await net.in_thread(numbers_of_people, source.ids, rows, net.me) if several else None
+    train, held_out = share_out(rows, job.validation, job.algorithm.seed, people)
     if job.binning is None:
         prepared = await net.in_thread(source.prepare, train)
     else:

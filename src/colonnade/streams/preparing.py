@@ -24,7 +24,7 @@ IN_MEMORY = 1.3
 
 
 @dataclass
-class Room:
+class Storage:
     """How prepared columns are kept: of what type, in how much memory, and in whose folder what is beyond that."""
 
     dtype: Any = None
@@ -32,7 +32,7 @@ class Room:
     home: Path = Path()
 
     @classmethod
-    def of(cls, settings: Settings, home: Path) -> Room:
+    def of(cls, settings: Settings, home: Path) -> Storage:
         """Return what `dtype` and `memory` of a `[data]` section say."""
         memory = settings["memory"]
         return cls(settings["dtype"] and np.dtype(settings["dtype"]), memory and byte_size(memory), home)
@@ -42,7 +42,7 @@ class Room:
         return self.memory is None or IN_MEMORY * size <= self.memory
 
 
-def prepared(learned: LearnedPreparation, table: Table, room: Room, scratch: Scratch | None = None) -> Any:
+def prepared(learned: LearnedPreparation, table: Table, room: Storage, scratch: Scratch | None = None) -> Any:
     """Return the rows of a table, prepared: an array, a CSR matrix, or a `StoredRows` where memory is too small.
 
     scratch: where that is written; by default a new one in the party's folder.
@@ -71,7 +71,7 @@ def prepared(learned: LearnedPreparation, table: Table, room: Room, scratch: Scr
 
 
 def _stored(
-    learned: LearnedPreparation, table: Table, room: Room, shape: tuple[int, int], dtype: Any, scratch: Scratch
+    learned: LearnedPreparation, table: Table, room: Storage, shape: tuple[int, int], dtype: Any, scratch: Scratch
 ) -> StoredRows:
     """Write the prepared rows into a file.
 
@@ -92,7 +92,7 @@ def _stored(
     return stored
 
 
-def _fill(learned: LearnedPreparation, table: Table, room: Room, out: npt.NDArray[Any], first: int) -> None:
+def _fill(learned: LearnedPreparation, table: Table, room: Storage, out: npt.NDArray[Any], first: int) -> None:
     """Fill an array with the prepared rows from one on."""
     for chunk in table.columns.chunks(first, first + len(out)):
         places = chunk.places
@@ -100,12 +100,12 @@ def _fill(learned: LearnedPreparation, table: Table, room: Room, out: npt.NDArra
         out[at] = _piece(learned, table, chunk, room)
 
 
-def _piece(learned: LearnedPreparation, table: Table, chunk: Chunk, room: Room) -> Any:
+def _piece(learned: LearnedPreparation, table: Table, chunk: Chunk, room: Storage) -> Any:
     bare = replace(table, columns=chunk.columns, ids=None, label=None, weight=None, offset=None, exposure=None)
     return learned.apply(bare, room.dtype, chunk.numbers)
 
 
-def _kept(X: Any, room: Room) -> Any:
+def _kept(X: Any, room: Storage) -> Any:
     """Return columns that are in memory already, or refuse them where they may not be."""
     size = sum(part.nbytes for part in (X.data, X.indices, X.indptr)) if hasattr(X, "indptr") else X.nbytes
     if room.memory is not None and size > room.memory:
@@ -115,7 +115,7 @@ def _kept(X: Any, room: Room) -> Any:
     return X
 
 
-def _check_enough(room: Room, shape: tuple[int, int], itemsize: int) -> None:
+def _check_enough(room: Storage, shape: tuple[int, int], itemsize: int) -> None:
     needed = needed_memory(shape[1], itemsize)
     if room.memory is not None and room.memory < needed:
         raise DataError(

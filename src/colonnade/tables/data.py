@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.ids import DUPLICATES, REFUSE
 from colonnade.errors import DataError
 from colonnade.settings.settings import Key, ListOf, Section, Settings, nearest
 from colonnade.settings.sizes import size_trouble
 from colonnade.tables.encodings import UTF8, known_encoding
 from colonnade.tables.libsvm import PACKED, load_libsvm
 from colonnade.tables.numpy_files import load_numpy
-from colonnade.tables.table import Table, check_ids
+from colonnade.tables.table import Table, check_ids, one_row_each
 
 if TYPE_CHECKING:
     from colonnade.tables.query_files import FileOfQuery
@@ -57,6 +58,7 @@ SECTION = Section(
     Key("sql", str),
     Key("database", str),
     Key("id", str),
+    Key("duplicates", str, default=REFUSE, allowed=DUPLICATES),  # what becomes of ids in several rows
     Key("ids", str),  # a file with one id per line, for formats without an id column
     Key("label", str),
     Key("weight", str),  # of rows, beside a label
@@ -75,16 +77,17 @@ SECTION = Section(
     Key("dtype", str, allowed=("float32", "float64")),
     Key("memory", str, check=size_trouble),
 )
-_QUERY = {"id", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude", "text", "missing"}
+_BESIDE = {"label", "weight", "class_weight", "offset", "exposure"}
+_QUERY = _BESIDE | {"id", "duplicates", "columns", "exclude", "text", "missing"}
 _OF_CSV = frozenset(("delimiter", "decimal", "encoding"))
 # What each kind of source can be told, beside source itself.
 _KEYS = {
     "sql": _QUERY | {"database"},
     "csv": _QUERY | _OF_CSV,
     "parquet": _QUERY,
-    "libsvm": {"label", "class_weight", "ids", "first_index", "features"},
-    "npy": {"ids", "columns", "exclude"},
-    "npz": {"id", "ids", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude"},
+    "libsvm": {"label", "class_weight", "ids", "duplicates", "first_index", "features"},
+    "npy": {"ids", "duplicates", "columns", "exclude"},
+    "npz": {"id", "ids", "duplicates", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude"},
 }
 _SUFFIXES = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".svm": "libsvm",
@@ -93,6 +96,13 @@ _SUFFIXES = {
 
 
 def load(
+    settings: Settings, *, source: str | Path | None = None, labels: bool = True, texts: Iterable[str] = ()
+) -> Table:
+    """Read what a `[data]` section describes, as `_read` does, with one row for each id where it says so."""
+    return one_row_each(_read(settings, source=source, labels=labels, texts=texts), settings)
+
+
+def _read(
     settings: Settings, *, source: str | Path | None = None, labels: bool = True, texts: Iterable[str] = ()
 ) -> Table:
     """Read what a `[data]` section describes.

@@ -15,7 +15,7 @@ from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.data.row_weights import Floats
 from colonnade.errors import DataError, InputError, LabelError
 from colonnade.settings.settings import Settings
-from colonnade.tables.table import Chosen, Table, checked_beside, repeated_ids, without_label
+from colonnade.tables.table import Chosen, Table, checked_beside, without_label
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -133,7 +133,7 @@ class Query:
         return f"CASE WHEN {cell} NOT IN ({', '.join(map(quoted, marks))}) THEN {cell} END"
 
     def ids(self, name: str) -> Array:
-        """Return the ids, whole numbers or text; none may be missing, and none may occur twice."""
+        """Return the ids, whole numbers or text; none may be missing."""
         kind, cell = self.types[name], self.cells[name]
         if kind in (*_TEXTS, "UUID"):
             cell = f"CAST({cell} AS VARCHAR)"
@@ -160,12 +160,6 @@ class Query:
                 f"rows, or give them one",
                 DataError,
             )
-        again = self.one(f"count(*) - count(DISTINCT {cell})")[0]
-        if again:
-            turns = f"SELECT rowid + 1 AS row, row_number() OVER (PARTITION BY {cell} ORDER BY rowid) AS turn"
-            turns += f" FROM {self.of}"
-            ((first,),) = self.con.execute(f"SELECT min(row) FROM ({turns}) WHERE turn > 1").fetchall()
-            raise self.settings.error("id", repeated_ids(again, first, self.where), DataError)
         return self.fetch(cell)
 
     def labels(self, name: str) -> Array:

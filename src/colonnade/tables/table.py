@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.ids import EXPAND, FIRST, pack
+from colonnade.data.packed_ids import TEXT, distinct
 from colonnade.data.raw_columns import Texts
 from colonnade.data.row_weights import Floats, as_exposure, as_offset, as_weights, together
 from colonnade.errors import DataError, LabelError
@@ -26,7 +28,7 @@ class Table:
 
     columns: name -> Numbers or Texts, in their order; or a scipy CSR matrix, whose names are in `names` if it has any.
         A mapping may read each column only when it is asked for: see `lazy`.
-    ids: integers or text, one per row, no two the same; None where rows are aligned already.
+    ids: integers or text, one per row; None where rows are aligned already.
     label: numbers with NaN, or Python values with None, where a row has no label; None where the party holds none.
     weight: how much each row counts, a number >= 0; None where all count alike.
     offset, exposure: what is added to each score, and what its mean is multiplied with; None where it is nothing.
@@ -177,20 +179,28 @@ def checked_beside(settings: Settings, key: str, given: Any, rows: int, where: s
 
 
 def check_ids(settings: Settings, key: str, ids: Array, rows: int, where: str) -> None:
-    """Check that there is one id for each row, and no two are the same."""
+    """Check that there is one id for each row."""
     if ids.shape != (rows,):
         raise settings.error(key, f"{where} has {rows} rows and {len(ids)} ids; give one id per row", DataError)
-    firsts = np.unique(ids, return_index=True)[1]
-    if len(firsts) < rows:
-        repeated = np.setdiff1d(np.arange(rows), firsts)
-        raise settings.error(key, repeated_ids(len(repeated), int(repeated[0]) + 1, where), DataError)
 
 
-def repeated_ids(again: int, first: int, where: str) -> str:
-    """Return the sentence for ids that are not unique; it quotes none."""
-    return (
-        f"{again} rows of {where} have an id that a row before them has, the first is row {first}; every row needs an "
-        f"id of its own"
+def one_row_each(table: Table, settings: Settings) -> Table:
+    """Return a table with ids as `duplicates` says: it refuses ids that repeat, takes their first rows, or all rows."""
+    if table.ids is None or settings["duplicates"] == EXPAND:
+        return table
+    ids = table.ids if table.ids.dtype.kind in "iu" else table.ids.astype(TEXT)
+    firsts, _ = distinct(pack(ids))
+    if len(firsts) == table.rows:
+        return table
+    if settings["duplicates"] == FIRST:
+        return table.take(firsts)
+    again = np.setdiff1d(np.arange(table.rows), firsts)
+    raise settings.error(
+        "id" if settings["ids"] is None else "ids",
+        f"{len(again)} rows of {table.where} have an id that a row before them has, the first is row {again[0] + 1}; "
+        f"every row needs an id of its own, or set duplicates to 'first', and later rows are left out, or to 'expand' "
+        f"at the first label holder of a job that says so too",
+        DataError,
     )
 
 

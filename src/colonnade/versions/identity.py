@@ -51,7 +51,7 @@ def people_digest(ids: Any, rows: npt.NDArray[np.int64], party: str) -> bytes:
     """
     found = hashlib.sha256(f"{len(rows)}".encode())
     if ids is not None:
-        for one in sorted(str(one) for one in canonical(ids, f"party {party!r}")[rows].tolist()):
+        for one in sorted(str(one) for one in canonical(ids, f"party {party!r}", repeated=True)[rows].tolist()):
             found.update(hashlib.sha256(one.encode()).digest())
     return found.digest()
 
