@@ -41,6 +41,7 @@ from colonnade.runtimes.times import Times
 from colonnade.sums import choose_sum
 from colonnade.sums.trees import check_kind
 from colonnade.tables.learned import LearnedPreparation
+from colonnade.timelines.again import TimelineMixin
 from colonnade.versions.identity import own_id
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ Model = TypeVar("Model", bound="Estimator")
 Programs = Mapping[str, tuple[Program, tuple[Any, ...]]]
 
 
-class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
+class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin, TimelineMixin):
     """A model over several parties; every estimator of `colonnade` is one.
 
     Attributes
