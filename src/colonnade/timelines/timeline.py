@@ -51,7 +51,7 @@ class Wait(NamedTuple):
     end: float
 
 
-class Mark(NamedTuple):
+class EvaluationMark(NamedTuple):
     """An evaluation, at the moment at which its party told of it."""
 
     at: float
@@ -95,7 +95,7 @@ class Timeline:
         self.work: list[Work] = []
         self.messages: list[Message] = []
         self.waits: list[Wait] = []
-        self.marks: list[Mark] = []
+        self.marks: list[EvaluationMark] = []
         self.ends: dict[str, float] = {}
         self._most, self._start = most, 0.0  # the second at which the last run began
         self._times: dict[str, Times] = {}
@@ -125,7 +125,9 @@ class Timeline:
         """See `Onlooker.reported`."""
         if isinstance(value, tuple) and len(value) >= 6 and value[0] == "record":
             _, _, epoch, rounds, loss, metric, *_ = value
-            self._keep(self.marks, Mark(self._start + at, party, int(epoch), int(rounds), float(loss), float(metric)))
+            self._keep(
+                self.marks, EvaluationMark(self._start + at, party, int(epoch), int(rounds), float(loss), float(metric))
+            )
 
     def ended(self, party: str, at: float, times: Times, error: BaseException | None) -> None:
         """See `Onlooker.ended`."""

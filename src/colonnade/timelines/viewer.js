@@ -91,6 +91,7 @@
       pen.fillStyle = ink; pen.save(); pen.beginPath(); pen.rect(8, y, gutter - 16, LANE); pen.clip();
       pen.fillText(name, 12, y + LANE / 2); pen.restore();
     });
+    pen.save(); pen.beginPath(); pen.rect(gutter, 0, wide - gutter, height); pen.clip();
     const [low, high] = within(messages, from, to), many = high - low > MOST_LINES;
     for (let k = low; k < high; k++) {
       const [frm, rcv, , , sent, arrived] = messages.entries[k];
@@ -103,6 +104,7 @@
         pen.strokeStyle = quiet; pen.globalAlpha = 0.55; line(x(sent), middle(frm), x(arrived), middle(rcv)); pen.globalAlpha = 1;
       }
     }
+    pen.restore();
     told.textContent = short(from) + " to " + short(to) + (many ? "; zoom in to see messages" : "");
   }
   function line(a, b, c, d) { pen.beginPath(); pen.moveTo(a, b); pen.lineTo(c, d); pen.stroke(); }
