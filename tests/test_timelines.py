@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -75,7 +76,7 @@ def test_work_of_a_lane_has_one_server_and_the_straggler_is_busier():
     for party in seen.parties:
         for lane in ("forward", "backward"):
             pieces = sorted((one.start, one.end) for one in seen.work if (one.party, one.lane) == (party, lane))
-            assert all(a[1] <= b[0] + 1e-12 for a, b in zip(pieces, pieces[1:], strict=False))
+            assert all(a[1] <= b[0] + 1e-12 for a, b in itertools.pairwise(pieces))
     assert seen.times["party3"].computing > 3 * seen.times["party2"].computing
 
 
