@@ -1,4 +1,4 @@
-"""What an organisation runs: init, check, audit, plan, run, report, predict, serve, drift, ledger, model."""
+"""What an organisation runs: init, check, audit, plan, run, replay, report, predict, serve, drift, ledger, model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from colonnade.cli.audit import add_audit_options
 from colonnade.cli.drift import add_data
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
+from colonnade.cli.replay import add_replay_options
 from colonnade.cli.report import add_report_options
 from colonnade.cli.terminal import log, notes, read_files, say
 from colonnade.cli.training import run
@@ -54,6 +55,12 @@ def add_commands(commands: Any) -> None:
     _job_and_party(audit)
     add_audit_options(audit)
     _version(audit)
+
+    replay = commands.add_parser(
+        "replay", help="who would work, wait and send what in a run, under a virtual clock with made-up partners"
+    )
+    _job_and_party(replay)
+    add_replay_options(replay)
 
     report = commands.add_parser("report", help="how good a version is, as one HTML page with this party's view alone")
     _job_and_party(report)
@@ -111,6 +118,7 @@ def run_command(options: argparse.Namespace) -> int:
         "audit": _audit,
         "plan": _plan,
         "run": run,
+        "replay": _replay,
         "report": _report,
         "predict": predict_people,
         "serve": serve_people,
@@ -193,6 +201,15 @@ def _report(options: argparse.Namespace) -> int:
     with notes(party.name):
         path, size = write_page(options, job, party)
     say(f"{party.name}: the report is {path}, {size / 1000:,.0f} kB")
+    return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from colonnade.cli.replay import show_replay
+
+    job, party = read_files(options)
+    with notes(party.name):
+        show_replay(options, job, party)
     return 0
 
 
