@@ -8,18 +8,24 @@ must not allocate, nor raise anything but the ZeroDivisionError of a division; o
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import islice
 from types import FunctionType
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import binding
 from numba import types
-from numba.core.errors import NumbaError
-from numba.np.numpy_support import as_dtype
+from numba.core import config
+from numba.core.errors import NumbaError, NumbaNotImplementedError
+from numba.core.registry import cpu_target
+from numba.np.numpy_support import as_dtype, from_dtype
 
-from colonnade.compiling.compiled import KNOWN, KNOWN_AS, Compiled, Inside
+from colonnade.compiling.callables import KNOWN, KNOWN_AS
+from colonnade.compiling.compiled import Compiled, Inside
+from colonnade.compiling.signatures import Kinds
 
 _OUTSIDE = {"expm1", "sqrt", "memset", "memcpy", "memmove"}  # functions of C that code may call
 _STRIDES, _CONTIGUOUS, _FORMAT, _WRITABLE = 0x18, 0x38, 0x04, 0x01  # CPython's PyBUF_...
@@ -32,6 +38,7 @@ declare i32 @PyBuffer_IsContiguous(ptr, i8)
 declare void @PyBuffer_Release(ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyBool_FromLong(i64)
 declare ptr @PyErr_Occurred()
 declare i32 @PyErr_ExceptionMatches(ptr)
 declare void @PyErr_Clear()
@@ -54,16 +61,14 @@ def dispatcher(kernel: Compiled, *, kept: bool = True) -> Callable[..., Any]:
     return made
 
 
-def types_of(arguments: tuple[Any, ...]) -> str:
-    """The types of these arguments, in one line."""
-    return " ".join(str(_type(one)) for one in arguments)
+def object_code(kernel: Compiled, kinds: Kinds, symbol: str, *, shared: bool = False) -> bytes | None:
+    """Machine code of a built-in function by this name, for these kinds of arguments; None where it can't be.
 
-
-def object_code(kernel: Compiled, arguments: tuple[Any, ...], symbol: str) -> bytes | None:
-    """Machine code of a built-in function by this name, for the types of these arguments; None where it can't be."""
-    if _raises(kernel.function):  # a division by zero is the one error that the code around it can raise
+    shared: for a library, which a linker puts together and which may lie anywhere.
+    """
+    given = tuple(map(_type_of, kinds))
+    if None in given or _raises(kernel.function):  # a division by zero is all that the code around it can raise
         return None
-    given = tuple(_type(one) for one in arguments)
     jitted = _jitted(kernel, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
     try:
         jitted.compile(given)
@@ -82,12 +87,36 @@ def object_code(kernel: Compiled, arguments: tuple[Any, ...], symbol: str) -> by
     module.link_in(binding.parse_assembly(text))
     module.get_function(found.fndesc.llvm_func_name).linkage = "internal"
     module.verify()
-    code: bytes = found.library.codegen._tm.emit_object(module)
+    machine = _linkable() if shared else found.library.codegen._tm
+    code: bytes = machine.emit_object(module)
     return code
 
 
-def _type(value: Any) -> Any:
-    return numba.typeof(value)  # type: ignore[no-untyped-call]
+def places(names: Iterable[str]) -> bytes:
+    """Object code with nothing but room for so many addresses, under these names."""
+    module = binding.parse_assembly("\n".join(f"@{name} = global ptr null" for name in names))
+    code: bytes = _linkable().emit_object(module)
+    return code
+
+
+def _linkable() -> Any:
+    """numba's own target machine, but for where its code may lie."""
+    ours = cpu_target.target_context.codegen()
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu=ours._get_host_cpu_name(), features=ours._tm_features, opt=config.OPT, reloc="pic", codemodel="small"
+    )
+
+
+def _type_of(kind: str) -> Any:
+    """numba's type of what is listed like this; None where there is none that the code around could take."""
+    name, _, dimensions = kind.partition("[")
+    try:
+        dtype = from_dtype(np.dtype(name))
+    except (TypeError, NumbaNotImplementedError):
+        return None
+    if not dimensions:
+        return dtype if len(name) == 2 else None
+    return types.Array(dtype, dimensions.count(":") - dimensions.count("::"), "C" if "::" in dimensions else "A")
 
 
 def _known(name: str) -> bool:
@@ -133,8 +162,7 @@ class _Wrapper:
 
     def text(self) -> str | None:
         """Of a module with this function; None where a type has no counterpart here."""
-        results = {types.none: ("ptr", ""), types.int64: ("i64", "L"), types.float64: ("double", "d")}
-        if self._result not in results:
+        if self._result not in _RESULTS:
             return None
         for at, kind in enumerate(self._arguments):
             self._line(f"%place{at} = getelementptr ptr, ptr %arguments, i64 {at}")
@@ -145,11 +173,14 @@ class _Wrapper:
                 self._number(at, kind)
             else:
                 return None
-        kind, letter = results[self._result]
+        kind, letter = _RESULTS[self._result]
         views = "\n".join(f"  {one} = alloca %view\n  store %view zeroinitializer, ptr {one}" for one in self._views)
         release = "\n".join(f"  call void @PyBuffer_Release(ptr {one})" for one in self._views)
         native = f"@{self._native.name}(ptr, ptr, {', '.join(one.split()[0] for one in self._passed)})"
         value = "" if self._result is types.none else f", {kind} %value"
+        answer = f"call ptr (ptr, ...) @Py_BuildValue(ptr @result{value})"
+        if self._result is types.boolean:
+            answer = "call ptr @PyBool_FromLong(i64 %truth)"
         return f"""{_HEAD}
 {chr(10).join(f"@{KNOWN_AS}{name} = external global i8" for name in KNOWN)}
 @result = private constant [{len(letter) + 1} x i8] c"{letter}\\00"
@@ -171,7 +202,8 @@ look:
   br i1 %wrong, label %raise, label %done
 done:
   %value = load {kind}, ptr %place
-  %answer = call ptr (ptr, ...) @Py_BuildValue(ptr @result{value})
+{"  %truth = zext i8 %value to i64" if self._result is types.boolean else ""}
+  %answer = {answer}
   ret ptr %answer
 raise:
   %zero = call ptr @PyLong_FromLongLong(i64 0)
@@ -212,7 +244,8 @@ next:
     def _array(self, at: int, kind: Any) -> None:
         view, dtype = f"%view{at}", as_dtype(kind.dtype)
         self._views.append(view)
-        flags = _FORMAT | (_CONTIGUOUS if kind.layout == "C" else _STRIDES) | (_WRITABLE if kind.mutable else 0)
+        flags = _FORMAT | (_CONTIGUOUS if kind.layout == "C" else _STRIDES)
+        flags |= _WRITABLE if self._is_written(len(self._passed) + 4) else 0
         self._line(f"%got{at} = call i32 @PyObject_GetBuffer(ptr %object{at}, ptr {view}, i32 {flags})")
         self._line(f"%is{at} = icmp eq i32 %got{at}, 0")
         self._go_on_if(f"%is{at}")
@@ -237,6 +270,11 @@ next:
                 self._line(f"{table}.{axis}.at = getelementptr i64, ptr {table}, i64 {axis}")
                 self._line(f"{table}.{axis} = load i64, ptr {table}.{axis}.at")
                 self._passed.append(f"i64 {table}.{axis}")
+
+    def _is_written(self, place: int) -> bool:
+        """Whether the function may write to an array's memory: LLVM has looked. The first two places are no arguments."""
+        known = set(next(islice(self._native.arguments, place + 2, None)).attributes)
+        return not known & {b"readonly", b"readnone"}
 
     def _number(self, at: int, kind: Any) -> None:
         if kind is types.boolean:
@@ -263,12 +301,19 @@ next:
         return f"%truth{at}"
 
     def _either(self, name: str, pointer: str, one: str, other: str) -> str:
-        self._line(f"{name}.one = icmp eq ptr {pointer}, @{KNOWN_AS}{one}")
-        self._line(f"{name}.other = icmp eq ptr {pointer}, @{KNOWN_AS}{other}")
+        for place, known in (("one", one), ("other", other)):
+            self._line(f"{name}.{place}.known = load ptr, ptr @{KNOWN_AS}{known}")
+            self._line(f"{name}.{place} = icmp eq ptr {pointer}, {name}.{place}.known")
         self._line(f"{name} = or i1 {name}.one, {name}.other")
         return name
 
 
+_RESULTS = {
+    types.none: ("ptr", ""),
+    types.int64: ("i64", "L"),
+    types.float64: ("double", "d"),
+    types.boolean: ("i8", ""),
+}
 _NUMBERS = {
     types.int64: (("int", "numpy_int64"), "i64", "PyLong_AsLongLong"),
     types.float64: (("float", "numpy_float64"), "double", "PyFloat_AsDouble"),
@@ -279,7 +324,8 @@ def _judge() -> str:
     """Whether what was raised only says that an object is of another type; Ctrl-C, say, is not to be lost."""
     lines, before = [], "false"
     for name in _PASSED_OVER:
-        lines.append(f"  %{name}.match = call i32 @PyErr_ExceptionMatches(ptr @{KNOWN_AS}{name})")
+        lines.append(f"  %{name}.known = load ptr, ptr @{KNOWN_AS}{name}")
+        lines.append(f"  %{name}.match = call i32 @PyErr_ExceptionMatches(ptr %{name}.known)")
         lines.append(f"  %{name}.is = icmp ne i32 %{name}.match, 0")
         lines.append(f"  %{name}.any = or i1 {before}, %{name}.is")
         before = f"%{name}.any"
