@@ -242,9 +242,9 @@ def test_each_kind_of_arguments_finds_its_own_code(home):
             out = np.zeros(6)
             assert kernel(given, 2.0, out) == given.sum()
             np.testing.assert_array_equal(out, 2.0 * given)
-    assert len(files(home)) == len(kinds) == len(list(home.glob("*/*")))
+    assert len(files(home)) == len(kinds) - 1 == len(list(home.glob("*/*")))  # what is only read may be fixed
     again = Compiled(scaled)
-    again._other_types = pytest.fail
+    again._other_kinds = pytest.fail
     assert [again(given, 2.0, np.zeros(6)) for given in kinds] == [given.sum() for given in kinds]
 
 
@@ -286,7 +286,7 @@ def test_an_object_that_can_be_turned_into_a_number_is_not_asked_to(home):
     for first in (1, 2.5, True):
         kernel = Compiled(tripled)
         kernel(first)
-        with pytest.raises(ValueError, match="Cannot determine Numba type"):
+        with pytest.raises(numba.core.errors.TypingError, match="Cannot determine Numba type"):
             kernel(Number())
 
 

@@ -9,8 +9,6 @@ binutils, or any C compiler). The building of a wheel starts one for each level.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -18,20 +16,9 @@ from importlib import import_module
 from pathlib import Path
 
 from colonnade.compiling.callables import KNOWN, KNOWN_AS
+from colonnade.compiling.kinds import declared
+from colonnade.compiling.linking import link, linker
 from colonnade.compiling.shipped import LEVELS
-from colonnade.compiling.signatures import declared
-
-_LINKERS = {"ld": (), "ld.lld": (), "cc": ("-nostdlib", "-nostartfiles")}
-_OPTIONS = ("-shared", "-z", "now", "-z", "relro", "-z", "noexecstack")
-
-
-def linker() -> list[str] | None:
-    """How a shared library is linked on this machine; None where it can't be."""
-    for name, options in _LINKERS.items():
-        if found := shutil.which(name):
-            given = _OPTIONS if name != "cc" else ("-shared", "-Wl,-z,now,-z,relro,-z,noexecstack")
-            return [found, *options, *given]
-    return None
 
 
 def build(level: str, out: Path, kernels: Iterable[str] | None = None) -> int:
@@ -40,7 +27,7 @@ def build(level: str, out: Path, kernels: Iterable[str] | None = None) -> int:
     from colonnade.compiling.compiled import shipped_as
     from colonnade.compiling.compiler import object_code, places
 
-    if (link := linker()) is None:
+    if (command := linker()) is None:
         sys.exit("kernels are built with a linker, and there is none; install binutils, or a C compiler")
     count = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -52,10 +39,12 @@ def build(level: str, out: Path, kernels: Iterable[str] | None = None) -> int:
             for number, kinds in enumerate(declared()[name]):
                 code = object_code(kernel, kinds, f"{shipped_as(kernel)}_{number}", shared=True)
                 if code is None:
-                    sys.exit(f"{name} can't be shipped for {' '.join(kinds)}: it allocates, raises or makes no sense to numba")
+                    sys.exit(
+                        f"{name} can't be shipped for {' '.join(kinds)}: it allocates, raises or makes no sense to numba"
+                    )
                 (Path(folder) / f"{count:04}.o").write_bytes(code)
                 count += 1
-        subprocess.run([*link, "-o", str(out), *map(str, sorted(Path(folder).glob("*.o")))], check=True)
+        link(command, sorted(Path(folder).glob("*.o")), out)
     return count
 
 

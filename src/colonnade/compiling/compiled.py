@@ -9,7 +9,7 @@ last comes numba, or a sentence that says what is missing.
 
 Where nothing can be kept (no home, not Linux, `NUMBA_...` variables that change what is compiled), numba's own dispatcher
 is called instead. Results are the same to the bit. COLONNADE_KERNELS=numba leaves everything to numba, to compare;
-COLONNADE_KERNELS=declared refuses what `signatures` does not list, as if numba were not there: the tests run so.
+COLONNADE_KERNELS=declared refuses what `kinds` does not list, as if numba were not there: the tests run so.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.compiling.callables import function_at, function_of
+from colonnade.compiling.kinds import Kinds, declared, kinds_of
 from colonnade.compiling.shipped import addresses
-from colonnade.compiling.signatures import Kinds, declared, kinds_of
 from colonnade.errors import InputError
 from colonnade.private_files import make_folder, trouble
 
@@ -116,7 +116,7 @@ class Compiled:
     def _missing(self, kinds: Kinds) -> str:
         line = f"{self.full_name} {' '.join(kinds)}"
         if self._is_strict():
-            return f"signatures.txt does not list `{line}`: add this line, and code for it is shipped"
+            return f"kinds.txt does not list `{line}`: add this line, and code for it is shipped"
         return (
             f"this installation has no machine code for `{line}`, and numba, which would compile it, is not installed: "
             "pip install 'colonnade[compile]'"

@@ -25,7 +25,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from colonnade.compiling.callables import KNOWN, KNOWN_AS
 from colonnade.compiling.compiled import Compiled, Inside
-from colonnade.compiling.signatures import Kinds
+from colonnade.compiling.kinds import Kinds
 
 _OUTSIDE = {"expm1", "sqrt", "memset", "memcpy", "memmove"}  # functions of C that code may call
 _STRIDES, _CONTIGUOUS, _FORMAT, _WRITABLE = 0x18, 0x38, 0x04, 0x01  # CPython's PyBUF_...

@@ -62,9 +62,12 @@ def addresses(symbol: str) -> list[int]:
 @cache
 def _library() -> ctypes.CDLL | None:
     """The library for this processor, with the objects that its code compares with; None where there is none."""
-    if (name := level()) is None or not (path := FOLDER / f"{name}.so").is_file():
+    if (name := level()) is None:
         return None
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(FOLDER / f"{name}.so"))
+    except OSError:  # a checkout has none, and some file systems let nothing be run from them
+        return None
     for known, thing in KNOWN.items():
         ctypes.c_void_p.in_dll(library, f"{KNOWN_AS}{known}").value = id(thing)
     return library

@@ -1,6 +1,6 @@
 """The kinds of arguments that kernels are called with: those for which code is shipped.
 
-They stand in signatures.txt: a kernel, then what each argument is. `f8[:,::1]` is a table of float64 without gaps,
+They stand in kinds.txt: a kernel, then what each argument is. `f8[:,::1]` is a table of float64 without gaps,
 `f8[:]` an array whose numbers may lie apart, `i8` an integer, `b1` a bool; `f4|f8[::1]` is either of two, and a line with
 such places stands for all that can be chosen. Whether an array may be written is no matter of its kind: code that
 writes to one asks for it.
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-_LIST = Path(__file__).with_name("signatures.txt")
+_LIST = Path(__file__).with_name("kinds.txt")
 _ONE = re.compile(r"([a-z]\d(?:\|[a-z]\d)*)(\[[:,1]+\])?")
 _NUMBERS = {bool: "b1", np.bool_: "b1", int: "i8", np.int64: "i8", float: "f8", np.float64: "f8"}
 
