@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numba.core.caching import CacheImpl
 
-from colonnade.compiling import compiled, compiler
+from colonnade.compiling import compiled, compiler, wrapper
 from colonnade.compiling.compiled import Compiled
 from colonnade.kernels.curve import _call
 
@@ -292,7 +292,7 @@ def test_an_object_that_can_be_turned_into_a_number_is_not_asked_to(home):
 
 def test_an_error_that_is_not_about_types_is_not_lost(home, monkeypatch):
     """Here, that of memory with gaps counts as such."""
-    monkeypatch.setattr(compiler, "_PASSED_OVER", ("TypeError", "BufferError"))
+    monkeypatch.setattr(wrapper, "_PASSED_OVER", ("TypeError", "BufferError"))
     kernel, wide, out = Compiled(scaled), np.arange(12.0)[::2], np.zeros(6)
     for _ in range(2):
         assert kernel(np.arange(6.0), 2.0, out) == 15.0

@@ -22,7 +22,7 @@ from colonnade.compiling.shipped import LEVELS
 
 
 def build(level: str, out: Path, kernels: Iterable[str] | None = None) -> int:
-    """Compile the kernels with these names, or all that are listed, and link them; returns how many functions there are."""
+    """Compile the kernels with these names, or all that are listed, and link them; says how many functions."""
     os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = level, ""
     from colonnade.compiling.compiled import shipped_as
     from colonnade.compiling.compiler import object_code, places
@@ -40,7 +40,7 @@ def build(level: str, out: Path, kernels: Iterable[str] | None = None) -> int:
                 code = object_code(kernel, kinds, f"{shipped_as(kernel)}_{number}", shared=True)
                 if code is None:
                     sys.exit(
-                        f"{name} can't be shipped for {' '.join(kinds)}: it allocates, raises or makes no sense to numba"
+                        f"{name} can't be shipped for `{' '.join(kinds)}`: it allocates or raises, or numba refuses"
                     )
                 (Path(folder) / f"{count:04}.o").write_bytes(code)
                 count += 1

@@ -11,8 +11,8 @@ import numpy as np
 
 T = TypeVar("T")
 _FASTCALL = 0x80  # CPython's METH_FASTCALL
-# Compiled code finds the address of each of these in a place of this name. The names are our own, as numba gives some of
-# CPython's another meaning; and what numpy brings has no address that a linker could know.
+# Compiled code finds the address of each of these in a place of this name. The names are our own, as numba gives some
+# of CPython's another meaning; and what numpy brings has no address that a linker could know.
 KNOWN_AS = "colonnade_known_"
 KNOWN = {
     **{one.__name__: one for one in (int, float, TypeError, ValueError, OverflowError, BufferError)},

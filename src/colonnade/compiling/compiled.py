@@ -1,15 +1,15 @@
 """Kernels as machine code that starts without numba, whose import takes longer than most runs.
 
-A package that was built for this machine brings its code (`shipped`). Elsewhere, and for other kinds of arguments, numba
-compiles on a kernel's first call ever with arguments of some kinds (`compiler`), and the object code is kept in a folder
-of the user's own. Later processes load it by LLVM alone, in milliseconds. What is kept belongs to one processor, one
-version of everything that took part, and one text of the sources; a file that anybody else could have written is not
-loaded. The code looks at its arguments itself, and hands those that are not of its kinds on to the next one; after the
-last comes numba, or a sentence that says what is missing.
+A package that was built for this machine brings its code (`shipped`). Elsewhere, and for other kinds of arguments,
+numba compiles on a kernel's first call ever with arguments of some kinds (`compiler`), and the object code is kept in a
+folder of the user's own. Later processes load it by LLVM alone, in milliseconds. What is kept belongs to one processor,
+one version of everything that took part, and one text of the sources; a file that anybody else could have written is
+not loaded. The code looks at its arguments itself, and hands those that are not of its kinds on to the next one; after
+the last comes numba, or a sentence that says what is missing.
 
-Where nothing can be kept (no home, not Linux, `NUMBA_...` variables that change what is compiled), numba's own dispatcher
-is called instead. Results are the same to the bit. COLONNADE_KERNELS=numba leaves everything to numba, to compare;
-COLONNADE_KERNELS=declared refuses what `kinds` does not list, as if numba were not there: the tests run so.
+Where nothing can be kept (no home, not Linux, `NUMBA_...` variables that change what is compiled), numba's own
+dispatcher is called instead. Results are the same to the bit. COLONNADE_KERNELS=numba leaves everything to numba, to
+compare; COLONNADE_KERNELS=declared refuses what `kinds` does not list, as if numba were not there: the tests run so.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _numba_is_here() -> bool:
 
 # -- what is shipped ---------------------------------------------------------------------------------------------------
 
-_MAKERS = ("callables.py", "compiled.py", "compiler.py")  # what code depends on beside its sources
+_MAKERS = ("callables.py", "compiled.py", "compiler.py", "wrapper.py")  # what code depends on beside its sources
 
 
 def shipped_as(kernel: Compiled) -> str:

@@ -1,9 +1,9 @@
 """The kinds of arguments that kernels are called with: those for which code is shipped.
 
-They stand in kinds.txt: a kernel, then what each argument is. `f8[:,::1]` is a table of float64 without gaps,
-`f8[:]` an array whose numbers may lie apart, `i8` an integer, `b1` a bool; `f4|f8[::1]` is either of two, and a line with
-such places stands for all that can be chosen. Whether an array may be written is no matter of its kind: code that
-writes to one asks for it.
+They stand in kinds.txt: a kernel, then what each argument is. `f8[:,::1]` is a table of float64 without gaps, `f8[:]`
+an array whose numbers may lie apart, `i8` an integer, `b1` a bool; `f4|f8[::1]` is either of two, and a line with such
+places stands for all that can be chosen. Whether an array may be written is no matter of its kind: code that writes to
+one asks for it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Kernels that were compiled when the package was built, and lie in it as shared libraries: one for each kind of x86-64.
+"""Kernels that were compiled as the package was built, and lie in it as shared libraries, one for each kind of x86-64.
 
 Which one is loaded depends on what the processor can do; the results are the same to the bit. The code takes memory by
-the buffer protocol and calls nothing but functions of CPython's stable interface, so one library serves every version of
-Python from 3.11 on. What a library holds is found by name, and the name has a digest of the sources that the code was
-made from: code of other sources is not found. `building` makes the libraries.
+the buffer protocol and calls nothing but functions of CPython's stable interface, so one library serves every version
+of Python from 3.11 on. What a library holds is found by name, and the name has a digest of the sources that the code
+was made from: code of other sources is not found. `building` makes the libraries.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ FOLDER = Path(__file__).parent / "libraries"
 _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "ssse3", "sse4_1", "sse4_2"})
 _V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-# The kinds of processor that there is code for, the best first, as LLVM calls them; and what Linux calls what they need.
+# The kinds of processor that there is code for, the best first, as LLVM calls them; what they need, in Linux's words.
 LEVELS = {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2}
 
 
 def level() -> str | None:
-    """The best kind of code that this processor can run, or the one that COLONNADE_KERNELS names; None if there is none."""
+    """The best kind of code that this processor can run, or the one that COLONNADE_KERNELS names; None without any."""
     if sys.platform != "linux" or platform.machine() != "x86_64" or sys.implementation.name != "cpython":
         return None
     if object.__basicsize__ != 16:  # a Python without the GIL, or one that counts references: objects begin otherwise
