@@ -128,9 +128,14 @@ reproduce: $(VENV)/.trees  ## the papers' tables and figures; says how long each
 	@test -n "$(DATA)" || { echo "make reproduce needs data sets; name their folder: make reproduce DATA=<folder>"; exit 1; }
 	$(BIN)/python -m reproductions all --data "$(DATA)"
 
-dist: $(VENV)/.dev  ## wheel, sdist and bill of materials, each installed and used in an environment of its own
+# A build takes two minutes of a core: all kernels are compiled for three kinds of processors, for the wheel and for the sdist.
+$(BIN)/uv:
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q uv || true
+
+dist: $(BIN)/uv  ## wheel, sdist and bill of materials, each installed and used in an environment of its own
 	@rm -rf dist
-	@$(BIN)/uv build -q 2>/dev/null || { $(BIN)/pip install -q build && $(BIN)/python -m build; }
+	@$(BIN)/uv build -q || { $(BIN)/pip install -q build && $(BIN)/python -m build; }
 	$(BIN)/python packaging/check_dist.py dist --sbom
 
 clean:           ## remove .venv and caches

@@ -80,8 +80,9 @@ def places(names: Iterable[str]) -> bytes:
 def _linkable() -> Any:
     """numba's own target machine, but for where its code may lie."""
     ours = cpu_target.target_context.codegen()
+    speed = config.OPT  # type: ignore[attr-defined]
     return binding.Target.from_default_triple().create_target_machine(
-        cpu=ours._get_host_cpu_name(), features=ours._tm_features, opt=config.OPT, reloc="pic", codemodel="small"
+        cpu=ours._get_host_cpu_name(), features=ours._tm_features, opt=speed, reloc="pic", codemodel="small"
     )
 
 
