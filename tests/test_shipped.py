@@ -16,7 +16,7 @@ from colonnade.compiling import compiled, shipped
 from colonnade.compiling.compiled import Compiled
 from colonnade.compiling.kinds import declared, kinds_of
 from colonnade.compiling.linking import linker
-from colonnade.errors import InputError
+from colonnade.errors import InputError, OptionError
 from colonnade.kernels import columns
 
 KERNELS = ("columns.dense_forward", "columns.csr_forward", "derivatives.logistic_derivatives", "coordinates.descend")
@@ -144,6 +144,13 @@ def test_the_level_is_the_best_that_the_processor_can_run(monkeypatch):
     assert shipped.level() == "x86-64-v2"
     monkeypatch.setenv("COLONNADE_KERNELS", "x86-64-v4")  # which this processor could not run
     assert shipped.level() == "x86-64-v3"
+
+
+def test_another_wish_is_refused(monkeypatch):
+    monkeypatch.setenv("COLONNADE_KERNELS", "x86-64-v5")
+    again = Compiled(columns.dense_forward.function)
+    with pytest.raises(OptionError, match=r"^COLONNADE_KERNELS must be one of numba, declared, x86-64-v4, .*v5'$"):
+        again(np.zeros((3, 2)), np.arange(3), np.zeros((2, 1)), np.zeros((3, 1)))
 
 
 def test_the_library_calls_nothing_but_what_every_python_and_every_glibc_has(libraries):

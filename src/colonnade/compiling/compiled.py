@@ -29,8 +29,8 @@ from typing import Any
 
 from colonnade.compiling.callables import function_at, function_of
 from colonnade.compiling.kinds import Kinds, declared, kinds_of
-from colonnade.compiling.shipped import addresses
-from colonnade.errors import InputError
+from colonnade.compiling.shipped import LEVELS, addresses
+from colonnade.errors import InputError, OptionError
 from colonnade.private_files import make_folder, trouble
 
 _LOCK = threading.RLock()
@@ -135,7 +135,11 @@ class Inside:
 
 
 def _wish() -> str:
-    return os.environ.get("COLONNADE_KERNELS", "")
+    """What COLONNADE_KERNELS asks for; a level of processors is `shipped`'s to follow, as far as this one goes."""
+    wish, known = os.environ.get("COLONNADE_KERNELS", ""), ("numba", "declared", *LEVELS)
+    if wish and wish not in known:
+        raise OptionError(f"COLONNADE_KERNELS must be one of {', '.join(known)}, got {wish!r}")
+    return wish
 
 
 @cache
