@@ -30,8 +30,11 @@ define install
 	@touch $@
 endef
 
+# A checkout has no compiled kernels, so numba belongs to it. pip sees that by itself, uv does not.
+DEMO := .[compile,demo]
+
 $(VENV)/.demo: pyproject.toml
-	$(call install,.[demo])
+	$(call install,$(DEMO))
 
 # torch first, by pip and by its exact version (constraints.txt): where a machine keeps a build for processors only, pip's
 # own settings know of it and uv does not; without one this is the ordinary wheel. Installed, it satisfies .[dev].
@@ -70,7 +73,7 @@ $(VENV)/.trees: $(VENV)/.dev
 # Opponents live apart: one pins a library to a version of its own. Without them we are timed alone.
 $(VENV)/.opponents: $(VENV)/.dev
 	@$(PYTHON) -m venv $(VENV)/opponents
-	@for name in openmined-psi "phe gmpy2 numpy" "flwr[simulation] -e ."; do \
+	@for name in openmined-psi "phe gmpy2 numpy" "flwr[simulation] -e .[compile]"; do \
 	  $(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python $$name 2>/dev/null \
 	  || $(VENV)/opponents/bin/pip install -q $$name || echo "$$name can't be installed here"; done
 	@$(PYTHON) -m venv $(VENV)/secretflow
@@ -101,8 +104,8 @@ fuzz: $(VENV)/.dev  ## bytes led by coverage against all that reads bytes of oth
 # Flower holds rich and others back, so it is tested in an environment of its own.
 flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and deployed on loopback
 	@$(PYTHON) -m venv $(VENV)/flower
-	@$(BIN)/uv pip install -q --python $(VENV)/flower/bin/python -e '.[flower,demo]' pytest hypothesis 2>/dev/null \
-	  || $(VENV)/flower/bin/pip install -q -e '.[flower,demo]' pytest hypothesis
+	@$(BIN)/uv pip install -q --python $(VENV)/flower/bin/python -e '.[compile,flower,demo]' pytest hypothesis 2>/dev/null \
+	  || $(VENV)/flower/bin/pip install -q -e '.[compile,flower,demo]' pytest hypothesis
 	COLONNADE_FLOWER=1 $(VENV)/flower/bin/python -m pytest tests/test_flower.py
 
 kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which goes on to the same bits
@@ -118,16 +121,21 @@ pythons:         ## a short set of tests under each Python from 3.11 to 3.13 tha
 	  case " $$tried " in *" $$version "*) continue;; esac; home=$(VENV)/pythons/$$version; \
 	  test -x $$home/bin/pip || $$python -m venv $$home >/dev/null || { rm -rf $$home; continue; }; \
 	  echo "Python $$version: $$python"; tried="$$tried $$version"; \
-	  $$home/bin/pip install -q -e '.[demo]' pytest hypothesis pandas polars || exit 1; \
+	  $$home/bin/pip install -q -e '.[compile,demo]' pytest hypothesis pandas polars || exit 1; \
 	  $$home/bin/python -m pytest $(SHORT:%=tests/test_%.py) || exit 1; done; echo "tried:$$tried"
 
 reproduce: $(VENV)/.trees  ## the papers' tables and figures; says how long each takes (DATA=<folder of data sets>)
 	@test -n "$(DATA)" || { echo "make reproduce needs data sets; name their folder: make reproduce DATA=<folder>"; exit 1; }
 	$(BIN)/python -m reproductions all --data "$(DATA)"
 
-dist: $(VENV)/.dev  ## wheel, sdist and bill of materials, each installed and used in an environment of its own
+# A build takes two minutes of a core: all kernels are compiled for three kinds of processors, for the wheel and for the sdist.
+$(BIN)/uv:
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q uv || true
+
+dist: $(BIN)/uv  ## wheel, sdist and bill of materials, each installed and used in an environment of its own
 	@rm -rf dist
-	@$(BIN)/uv build -q 2>/dev/null || { $(BIN)/pip install -q build && $(BIN)/python -m build; }
+	@$(BIN)/uv build -q || { $(BIN)/pip install -q build && $(BIN)/python -m build; }
 	$(BIN)/python packaging/check_dist.py dist --sbom
 
 clean:           ## remove .venv and caches
