@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import colonnade as cn
 from colonnade.alignment import protocol, transfer
+from colonnade.alignment.ordering import Ordered, by_number, in_order, positions
 from colonnade.alignment.protocol import align, align_packed
-from colonnade.alignment.role import positions
 from colonnade.alignment.transfer import TransferLeader, bins_of, room_of
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.group import hashed
@@ -411,6 +411,7 @@ NONSENSE = {
     "check of other words": ("a", "align check", lambda v: (v[0], v[1][::-1]), ProtocolError, "'a' failed the check"),
     "values too few": ("b", "align values", lambda v: v[1:], WrongShape, "b sent .*'align values'"),
     "values of bytes": ("b", "align values", lambda v: v.tobytes(), WrongShape, "b sent .*'align values'"),
+    "values in disorder": ("b", "align values", lambda v: v[::-1], ProtocolError, "'b' sent values in disorder at"),
     "verdict too many": ("a", "align common", lambda v: (99, 1) if type(v) is tuple else v, ProtocolError, "that 99"),
     "a common id too few": ("a", "align common", no_tuple(lambda v: v[1:]), ProtocolError, "told 1 common ids too few"),
     "an id twice": ("a", "align common", no_tuple(lambda v: np.repeat(v[:1], len(v), 0)), ProtocolError, "one twice"),
@@ -428,8 +429,14 @@ def test_what_no_honest_party_sends_is_refused_by_name(who, step, change, kind, 
 
 def test_wrong_values_only_lose_rows():
     rng = np.random.default_rng(0)
+
+    def random(value):
+        lie = rng.integers(0, 2**32, value.shape, np.uint32)
+        lie[:, 1].sort()
+        return lie
+
     with pytest.raises(TooFewInCommon):
-        with_a_liar("b", "align values", lambda value: rng.integers(0, 2**32, value.shape, np.uint32))
+        with_a_liar("b", "align values", random)
     twice = with_a_liar("b", "align values", lambda value: np.repeat(value[: len(value) // 2], 2, axis=0))
     assert len(twice["a"].value) == len(twice["b"].value) < 20
 
@@ -441,3 +448,23 @@ def test_places_of_rows_that_begin_alike():
     assert there.tolist() == [True, False, True, False, True]
     assert found[there].tolist() == [3, 4, 2]
     assert not positions(keys[:0], np.zeros(0, np.int64), wanted)[1].any()
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 3000])
+@pytest.mark.parametrize("at_once", [64, 1 << 18])
+def test_orders_are_those_of_a_sort_of_all_at_once(monkeypatch, size, at_once):
+    monkeypatch.setattr("colonnade.alignment.ordering._AT_ONCE", at_once)
+    rng = np.random.default_rng(size)
+    words = rng.integers(0, 2**64, (size, 2), np.uint64)
+    words[: size // 3, 0] = words[0, 0] if size else 0  # alike in their first half
+    assert in_order(words).tolist() == np.lexsort((words[:, 1], words[:, 0])).tolist()
+    known, low = Ordered(words[:, 0].copy(), words[:, 1].astype(np.uint32)), words.copy()
+    low[:, 1] &= np.uint64(0xFFFFFFFF)
+    wanted = np.vstack([low[::2], rng.integers(0, 2**64, (50, 2), np.uint64)])
+    places, there = known.find(wanted)
+    assert there.tolist() == [True] * len(low[::2]) + [False] * 50
+    assert (low[places[there]] == low[::2]).all()
+    numbers = rng.integers(0, 7, size).astype(np.uint16)
+    order, starts = by_number(numbers, 7)
+    assert order.tolist() == np.argsort(numbers, kind="stable").tolist()
+    assert starts.tolist() == [0, *np.cumsum(np.bincount(numbers, minlength=7)).tolist()]

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Mapping
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from colonnade.alignment.role import MOST, POWERS, Met, Role, Rows, chunks, in_order
+from colonnade.alignment.ordering import in_order
+from colonnade.alignment.role import MOST, POWERS, Met, Role, Rows, chunks
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.group import POINT, Secret, fingerprints
 from colonnade.crypto.masks import KeyPair

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.alignment.ordering import in_order, positions
 from colonnade.data.ids import Packed
 from colonnade.errors import PolicyRefused, ProtocolError, TooFewInCommon
 from colonnade.runtimes.net import Net
@@ -106,7 +107,11 @@ class Role:
 
     async def agree(self, common: Rows, count: int, asked: int) -> Rows:
         """Step 5: compare what all parties believe, so that all of them go on or none does."""
-        believed = hashlib.sha256(self.names[common].astype(">u8").tobytes() + b"%d of %d" % (count, asked)).digest()
+        names = hashlib.sha256()
+        for part in chunks(len(common), WORDS_CHUNK):
+            names.update(self.names[common[part]].astype(">u8").tobytes())
+        names.update(b"%d of %d" % (count, asked))
+        believed = names.digest()
         others = [name for name in self.net.names if name != self.net.me]
         for name in others:
             await self.net.send(name, "align agreed", believed)
@@ -147,31 +152,6 @@ class Role:
                 f"have, or named one twice"
             )
         return rows
-
-
-def positions(keys: Words, order: Rows, wanted: Words) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Return where each of these rows of 128 bits stands among the keys, and whether it does.
-
-    order: of the keys, from `in_order`.
-    """
-    if not len(keys):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    last, at = len(keys) - 1, np.searchsorted(keys[order, 0], wanted[:, 0])
-    while True:  # a second pass is needed only where two keys agree in their first half
-        rows = order[np.minimum(at, last)]
-        ahead = (keys[rows, 0] == wanted[:, 0]) & (keys[rows, 1] < wanted[:, 1]) & (at < last)
-        if not ahead.any():
-            return rows, (keys[rows] == wanted).all(axis=1)
-        at += ahead
-
-
-def in_order(words: Words) -> Rows:
-    """Return the order of rows of 128 bits as numbers, the first word the higher one."""
-    order: Rows = np.argsort(words[:, 0])
-    high = words[order, 0]
-    if (high[1:] == high[:-1]).any():  # hardly ever among hashes
-        order = np.lexsort((words[:, 1], words[:, 0]))
-    return order
 
 
 def chunks(count: int, size: int) -> Iterator[slice]:

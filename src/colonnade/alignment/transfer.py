@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from colonnade.alignment.role import MOST, TRANSFER, Met, Role, Rows, chunks, in_order, positions
+from colonnade.alignment.ordering import Ordered, by_number, in_order
+from colonnade.alignment.role import MOST, TRANSFER, Met, Role, Rows, chunks
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.base_transfers import OFFER, Bytes, Choosing, answered
 from colonnade.crypto.group import POINT, hashed
@@ -62,11 +63,11 @@ class _Transfer(Role):
         super().__init__(net, packed, minimum, leader, most, method)
         self.other = next(name for name in net.names if name != net.me)
         self.total = 2 * self.rows
-        self.order = np.empty(0, np.int64)  # the rows, bin by bin
+        self.order = np.empty(0, np.uint32)  # the rows, bin by bin
         self.starts = np.empty(0, np.int64)  # where in it each bin starts
         self.noise = Keystream(net.secret("alignment"))
         # Of the ids in their bins: the two parts of a value that are told to find it, and the part that proves it.
-        self.finds = np.empty((self.rows, 2), np.uint64)
+        self.heads, self.tails = np.empty(self.rows, np.uint64), np.empty(self.rows, np.uint32)
         self.proofs = np.empty((self.rows, 2), np.uint64)
 
     async def into_bins(self, bins: int, said: bytes, step: str) -> None:
@@ -85,8 +86,7 @@ class _Transfer(Role):
             found[part] = ((key >> np.uint64(32)) * np.uint64(bins)) >> np.uint64(32)
 
         await self.in_pieces(hash_chunk, slice(0, self.rows), step, _HASHED)
-        self.order = await self.net.in_thread(lambda: np.argsort(found, kind="stable"))
-        self.starts = np.concatenate([[0], np.cumsum(np.bincount(found, minlength=bins))])
+        self.order, self.starts = await self.net.in_thread(by_number, found, bins)
 
     async def in_pieces(self, work: Callable[[slice], None], part: slice, step: str, each: int) -> None:
         """Call `work` for pieces of a part, some at a time, each time with a sign of life and a report of progress."""
@@ -111,9 +111,16 @@ class _Transfer(Role):
     def keep(self, part: slice, names: Words, rows: Words) -> None:
         """Keep the values that the rows of these ids make."""
         prints = hashed(np.concatenate([names, rows], axis=1).astype("<u8", copy=False), _TAG)
-        self.finds[part] = prints[:, :2]
-        self.finds[part, 1] &= np.uint64(0xFFFFFFFF)  # 96 bits are told
+        self.heads[part] = prints[:, 0]
+        self.tails[part] = prints[:, 1] & np.uint64(0xFFFFFFFF)  # 96 bits are told
         self.proofs[part] = prints[:, 2:]
+
+    async def end(self, places: Rows, count: int, asked: int) -> Rows:
+        """Agree on the rows at these places of the order, and return them in the order of names."""
+        self.heads, self.tails, self.proofs = self.heads[:0], self.tails[:0], self.proofs[:0]  # make room
+        rows = self.order[places]
+        order = await self.net.in_thread(in_order, self.names[rows])
+        return await self.agree(rows[order].astype(np.int64), count, asked)
 
 
 class TransferLeader(_Transfer):
@@ -138,8 +145,7 @@ class TransferLeader(_Transfer):
         for part in self.bins() if enough else ():
             found = common[np.searchsorted(common, part.start) : np.searchsorted(common, part.stop)]
             await self.net.send(self.other, "align common", self.proofs[found])
-        rows = self.order[common if enough else common[:0]]
-        return await self.agree(rows[in_order(self.names[rows])], len(common), asked)
+        return await self.end(common if enough else common[:0], len(common), asked)
 
     async def give_bin(self, chooser: Chooser, part: slice, most: int) -> None:
         """Choose with the ids of a bin, look up their values, and pass the check."""
@@ -168,8 +174,8 @@ class TransferLeader(_Transfer):
 
     async def compare(self, count: int) -> Rows:
         """Return which of its values the follower has too, by their place in the order of bins."""
-        order = await self.net.in_thread(in_order, self.finds)
-        found = [np.empty(0, np.int64)]
+        mine = await self.net.in_thread(Ordered, self.heads, self.tails)
+        found, last = [np.empty(0, np.int64)], 0
         for part in chunks(count, _VALUES):
             await self.still_at_work()
             shape, step = (part.stop - part.start, 3), "align values"
@@ -179,7 +185,10 @@ class TransferLeader(_Transfer):
             wanted = np.zeros((len(told), 2), np.uint64)
             wanted[:, 0] = told[:, 0] | told[:, 1].astype(np.uint64) << np.uint64(32)
             wanted[:, 1] = told[:, 2]
-            places, there = await self.net.in_thread(positions, self.finds, order, wanted)
+            if last > wanted[0, 0] or (wanted[1:, 0] < wanted[:-1, 0]).any():  # each would be looked up among all
+                raise ProtocolError(f"party {self.other!r} sent values in disorder at step {step!r}")
+            last = int(wanted[-1, 0])
+            places, there = await self.net.in_thread(mine.find, wanted)
             found.append(places[there])
         return np.unique(np.concatenate(found))
 
@@ -205,8 +214,8 @@ class TransferFollower(_Transfer):
         while (verdict := await self.net.recv(self.leader, "align common")) is None:
             pass  # the leader is still at work
         count, asked = self.check_verdict(verdict)
-        rows = self.order[await self.hear_common(count)] if count >= asked else self.order[:0]
-        return await self.agree(rows[in_order(self.names[rows])], count, asked)
+        places = await self.hear_common(count) if count >= asked else np.empty(0, np.int64)
+        return await self.end(places, count, asked)
 
     async def take_bin(self, keeper: RowKeeper, part: slice, most: int) -> None:
         """Make the values of the ids of a bin, and check what the leader sent for it."""
@@ -237,12 +246,12 @@ class TransferFollower(_Transfer):
 
     async def tell_values(self) -> None:
         """Tell the values of all its ids, in their own order, which says nothing: all bins have passed the check."""
-        order = await self.net.in_thread(in_order, self.finds)
+        order = (await self.net.in_thread(Ordered, self.heads, self.tails)).order
         for part in chunks(self.rows, _VALUES):
-            finds = self.finds[order[part]]
-            told = np.empty((len(finds), 3), np.uint32)
-            told[:, 0], told[:, 1] = finds[:, 0], finds[:, 0] >> np.uint64(32)
-            told[:, 2] = finds[:, 1]
+            heads = self.heads[order[part]]
+            told = np.empty((len(heads), 3), np.uint32)
+            told[:, 0], told[:, 1] = heads, heads >> np.uint64(32)
+            told[:, 2] = self.tails[order[part]]
             await self.net.send(self.leader, "align values", told)
 
     async def hear_common(self, count: int) -> Rows:
