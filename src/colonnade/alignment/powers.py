@@ -73,7 +73,8 @@ class PowersLeader(_Powers):
         for name in self.followers:
             await self.net.send(name, "align common", (len(common), asked))
             await self.tell_words(name, "align common", keys[name][enough])
-        return await self.agree(enough, len(common), asked)
+        await self.agree(self.names[enough], len(common), asked)
+        return enough
 
     async def hear(self, name: str, size: int, unblind: Secret) -> tuple[Words, Words]:
         """Steps 2 and 3 with one follower: return a key for each of the leader's ids, and the share found under it."""
@@ -116,7 +117,9 @@ class PowersFollower(_Powers):
             pass  # the leader is still at work
         count, asked = self.check_verdict(verdict)
         told = await self.hear_words(self.leader, "align common", count if count >= asked else 0)
-        return await self.agree(self.find(keys, told), count, asked)
+        rows = self.find(keys, told)
+        await self.agree(self.names[rows], count, asked)
+        return rows
 
     async def answer(self, size: int) -> None:
         """Step 2: raise the leader's blinded points to the power of this party's secret."""

@@ -105,11 +105,11 @@ class Role:
             )
         return Met(value[0], value[1], value[3])
 
-    async def agree(self, common: Rows, count: int, asked: int) -> Rows:
-        """Step 5: compare what all parties believe, so that all of them go on or none does."""
+    async def agree(self, common: Words, count: int, asked: int) -> None:
+        """Step 5: compare the names that all parties believe to be common, so that all of them go on or none does."""
         names = hashlib.sha256()
         for part in chunks(len(common), WORDS_CHUNK):
-            names.update(self.names[common[part]].astype(">u8").tobytes())
+            names.update(common[part].astype(">u8").tobytes())
         names.update(b"%d of %d" % (count, asked))
         believed = names.digest()
         others = [name for name in self.net.names if name != self.net.me]
@@ -129,7 +129,6 @@ class Role:
                 f"the parties have {found} in common{needed}; check that all of them use the same kind of id, written "
                 f"in the same way (case and leading zeros count)"
             )
-        return common
 
     def check_verdict(self, value: Value) -> tuple[int, int]:
         """Return how many ids are common and how many have to be, as the leader said it."""

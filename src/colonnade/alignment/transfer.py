@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from colonnade.alignment.ordering import Ordered, by_number, in_order
+from colonnade.alignment.ordering import Order, Ordered, by_number, in_order
 from colonnade.alignment.role import MOST, TRANSFER, Met, Role, Rows, chunks
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.base_transfers import OFFER, Bytes, Choosing, answered
@@ -24,6 +24,7 @@ from colonnade.crypto.linear_code import BITS, COLUMNS
 from colonnade.crypto.oblivious_store import Words
 from colonnade.crypto.transfers import Chooser, RowKeeper, coded, rows_of, words_for
 from colonnade.data.ids import Packed, digests
+from colonnade.data.packed_ids import taken
 from colonnade.errors import ProtocolError
 from colonnade.kernels import cores
 from colonnade.runtimes.net import Net
@@ -81,7 +82,7 @@ class _Transfer(Role):
         found = np.empty(self.rows, np.uint16)
 
         def hash_chunk(part: slice) -> None:
-            self.names[part] = digests(self.packed, part)[:, :16].copy().view(">u8")
+            self.names[part] = named(self.packed, part)
             key = _mixed(self.names[part], self.key_of_keys)[:, 0]
             found[part] = ((key >> np.uint64(32)) * np.uint64(bins)) >> np.uint64(32)
 
@@ -115,12 +116,21 @@ class _Transfer(Role):
         self.tails[part] = prints[:, 1] & np.uint64(0xFFFFFFFF)  # 96 bits are told
         self.proofs[part] = prints[:, 2:]
 
-    async def end(self, places: Rows, count: int, asked: int) -> Rows:
+    async def end(self, places: Order, count: int, asked: int) -> Rows:
         """Agree on the rows at these places of the order, and return them in the order of names."""
-        self.heads, self.tails, self.proofs = self.heads[:0], self.tails[:0], self.proofs[:0]  # make room
+        self.forget()
         rows = self.order[places]
-        order = await self.net.in_thread(in_order, self.names[rows])
-        return await self.agree(rows[order].astype(np.int64), count, asked)
+        names = np.empty((len(rows), 2), np.uint64)
+        for part in chunks(len(rows), CHUNK):  # once more, as they would have been in the way
+            names[part] = await self.net.in_thread(named, taken(self.packed, rows[part].astype(np.int64)))
+        order = await self.net.in_thread(in_order, names)
+        await self.agree(names[order], count, asked)
+        return rows[order].astype(np.int64)
+
+    def forget(self) -> None:
+        """Give back the memory of what is not needed any more."""
+        self.heads, self.tails = np.empty(0, np.uint64), np.empty(0, np.uint32)
+        self.proofs = np.empty((0, 2), np.uint64)
 
 
 class TransferLeader(_Transfer):
@@ -139,6 +149,7 @@ class TransferLeader(_Transfer):
             raise ProtocolError("a bin of ids is too full, which happens once in 2^40 runs; run it again")
         for part in self.bins():
             await self.give_bin(chooser, part, most)
+        self.names = np.empty((0, 2), np.uint64)
         common = await self.compare(met[self.other].rows)
         enough = len(common) >= asked  # if they are too few, only their number is told
         await self.net.send(self.other, "align common", (len(common), asked))
@@ -172,10 +183,10 @@ class TransferLeader(_Transfer):
         await self.net.send(self.other, "align check", proof)
         await self.worked(part.stop - part.start, _FOUND)
 
-    async def compare(self, count: int) -> Rows:
+    async def compare(self, count: int) -> Order:
         """Return which of its values the follower has too, by their place in the order of bins."""
         mine = await self.net.in_thread(Ordered, self.heads, self.tails)
-        found, last = [np.empty(0, np.int64)], 0
+        known, last = np.zeros(self.rows, np.bool_), 0
         for part in chunks(count, _VALUES):
             await self.still_at_work()
             shape, step = (part.stop - part.start, 3), "align values"
@@ -189,8 +200,8 @@ class TransferLeader(_Transfer):
                 raise ProtocolError(f"party {self.other!r} sent values in disorder at step {step!r}")
             last = int(wanted[-1, 0])
             places, there = await self.net.in_thread(mine.find, wanted)
-            found.append(places[there])
-        return np.unique(np.concatenate(found))
+            known[places[there]] = True
+        return np.flatnonzero(known).astype(np.uint32)
 
 
 class TransferFollower(_Transfer):
@@ -209,12 +220,13 @@ class TransferFollower(_Transfer):
         await self.into_bins(bins, choosing.offer.tobytes() + answer.tobytes(), "align challenge")
         for part in self.bins():
             await self.take_bin(keeper, part, most)
+        self.names = np.empty((0, 2), np.uint64)
         await self.tell_values()
 
         while (verdict := await self.net.recv(self.leader, "align common")) is None:
             pass  # the leader is still at work
         count, asked = self.check_verdict(verdict)
-        places = await self.hear_common(count) if count >= asked else np.empty(0, np.int64)
+        places = await self.hear_common(count) if count >= asked else np.empty(0, np.uint32)
         return await self.end(places, count, asked)
 
     async def take_bin(self, keeper: RowKeeper, part: slice, most: int) -> None:
@@ -254,20 +266,27 @@ class TransferFollower(_Transfer):
             told[:, 2] = self.tails[order[part]]
             await self.net.send(self.leader, "align values", told)
 
-    async def hear_common(self, count: int) -> Rows:
+    async def hear_common(self, count: int) -> Order:
         """Hear which of its ids are common, bin by bin: their places in the order of bins."""
-        found = [np.empty(0, np.int64)]
+        found = [np.empty(0, np.uint32)]
         for part in self.bins():
             told = await self.net.recv(self.leader, "align common")
             most = min(count, part.stop - part.start)
             if not isinstance(told, np.ndarray) or told.ndim != 2 or len(told) > most:
                 raise ProtocolError(f"party {self.leader!r} sent no {most} ids or fewer at step 'align common'")
             told = expect_array(told, (len(told), 2), np.uint64, self.leader, "align common")
-            found.append(part.start + await self.net.in_thread(self.find, self.proofs[part], told))
+            places = await self.net.in_thread(self.find, self.proofs[part], told)
+            found.append((part.start + places).astype(np.uint32))
             count -= len(told)
         if count:
             raise ProtocolError(f"party {self.leader!r} told {count} common ids too few at step 'align common'")
         return np.concatenate(found)
+
+
+def named(packed: Packed, part: slice | None = None) -> Words:
+    """Return the names of these ids, or of all."""
+    names: Words = digests(packed, part or slice(0, len(packed[1])))[:, :16].copy().view(">u8").astype(np.uint64)
+    return names
 
 
 def _mixed(names: npt.NDArray[np.uint64], key: bytes) -> Words:
