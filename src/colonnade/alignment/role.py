@@ -18,7 +18,7 @@ from colonnade.runtimes.wire import Value, expect_array
 Rows = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]  # (rows, 2): 128 bits each
 
-METHODS = AUTO, TRANSFER, POWERS = ("auto", "oblivious-transfer", "diffie-hellman")
+METHODS = AUTO, TRANSFER, POWERS, SERVED = ("auto", "oblivious-transfer", "diffie-hellman", "served")
 MOST = 1 << 31  # ids that a party may have
 WORDS_CHUNK = 1 << 16  # rows of 128 bits in a message
 
@@ -29,6 +29,7 @@ class Met(NamedTuple):
     rows: int
     minimum: int
     most: int  # ids that it takes of a partner
+    ready: bool  # whether it has kept the tags of its ids
 
 
 class Role:
@@ -42,6 +43,7 @@ class Role:
         self.followers = [name for name in net.names if name != leader]
         self.names = np.empty((self.rows, 2), np.uint64)  # the first 128 bits of each id's digest
         self.done, self.total = 0, 0  # what is done of what there is to do, for whoever watches
+        self.ready = False  # whether this party has kept the tags of its ids, see `served`
 
     async def tell_words(self, to: str, tag: str, words: Words) -> None:
         """Send rows of 128 bits, in as many messages as it takes."""
@@ -71,7 +73,8 @@ class Role:
         """Tell and hear sizes: the leader of every follower, and a follower of the leader."""
         others = self.followers if self.net.me == self.leader else [self.leader]
         for name in others:
-            await self.net.send(name, "align size", (self.rows, self.minimum, self.leader, self.most, self.method))
+            said = (self.rows, self.minimum, self.leader, self.most, self.method, self.ready)
+            await self.net.send(name, "align size", said)
         return {name: await self.hear_size(name) for name in others}
 
     async def hear_size(self, frm: str) -> Met:
@@ -80,7 +83,7 @@ class Role:
         Nothing has been computed from an id yet at this point.
         """
         value = await self.net.recv(frm, "align size")
-        kinds = [int, int, str, int, str]
+        kinds = [int, int, str, int, str, bool]
         if type(value) is not tuple or [*map(type, value)] != kinds or not 0 < value[0] <= MOST:
             raise ProtocolError(f"party {frm!r} sent no number of ids between 1 and {MOST} at step 'align size'")
         if value[2] != self.leader:
@@ -103,7 +106,7 @@ class Role:
                 f"party {self.net.me!r} brings {self.rows:,} ids to the alignment, party {frm!r} takes {value[3]:,} of "
                 f"a partner at most; bring fewer, or ask it to raise max_partner_ids in its [policy]"
             )
-        return Met(value[0], value[1], value[3])
+        return Met(value[0], value[1], value[3], value[5])
 
     async def agree(self, common: Words, count: int, asked: int) -> None:
         """Step 5: compare the names that all parties believe to be common, so that all of them go on or none does."""
