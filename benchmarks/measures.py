@@ -33,6 +33,7 @@ from planned import planned_and_real
 from programs import echo, hammer, spread
 from scale_pass import scale_pass
 from sealed import sealed
+from served import alignment_served
 from shortest import best
 from startup import start_up
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -193,6 +194,7 @@ MEASURES = (
     group_operations,
     alignment,
     alignment_of_a_million,
+    alignment_served,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
 ON_REQUEST = (beyond_memory,)

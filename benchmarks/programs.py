@@ -39,7 +39,7 @@ async def idleness(net: Net, seconds: float) -> float:
     return (time.process_time() - cpu) / (time.monotonic() - real)
 
 
-async def aligner(net: Net, start: int, count: int, method: str) -> Any:
+async def aligner(net: Net, start: int, count: int, method: str, keep: str = "") -> Any:
     """Align so many people; [how many are common, seconds, CPU seconds, most bytes of memory, bytes sent]."""
 
     def packed() -> tuple[Any, Any]:
@@ -56,7 +56,7 @@ async def aligner(net: Net, start: int, count: int, method: str) -> Any:
     await net.send(other, "ready", None)
     await net.recv(other, "ready")
     began, cpu = time.perf_counter(), time.process_time()
-    rows = await align_packed(net, text, ends, 1, net.names[0], method=method)
+    rows = await align_packed(net, text, ends, 1, net.names[0], method=method, keep=keep)
     took = time.perf_counter() - began, time.process_time() - cpu
     memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return np.array([len(rows), *took, memory, net.traffic.bytes], np.float64)

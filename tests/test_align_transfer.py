@@ -45,7 +45,7 @@ def numbers(*pieces, prefix="person "):
 def test_the_module_lists_every_message_of_this_form():
     outcomes = cn.Simulation().run({name: (told_to_align, (tuple("xyz"),)) for name in "ab"})
     sent = {tag for outcome in outcomes.values() for tag in outcome.traffic.by_step} - {"goodbye"}
-    listed = protocol.__doc__.partition("\n**oblivious-transfer**")[2]
+    listed = protocol.__doc__.partition("\n**oblivious-transfer**")[2].partition("\n**served**")[0]
     assert sent == set(re.findall(r"^ {4}(align \w+)", listed, re.MULTILINE))
 
 
@@ -100,7 +100,7 @@ def test_the_same_in_processes():
 
 @pytest.mark.parametrize("leader", ["a", "b"])
 def test_ids_in_many_bins(monkeypatch, leader):
-    for name, small in (("BIN", 64), ("CHUNK", 100), ("_VALUES", 150)):
+    for name, small in (("BIN", 64), ("CHUNK", 100), ("_VALUES", 15)):
         monkeypatch.setattr(transfer, name, small)
     lists = numbers(range(700)), numbers(range(500, 800))
     assert bins_of(700)[0] == 11
@@ -183,7 +183,7 @@ def test_both_have_to_take_the_same_method():
 def test_methods_are_checked():
     ids = np.arange(3)
     one, two, three = (cn.Party(name, np.zeros((3, 1)), ids=ids) for name in "abc")
-    with pytest.raises(OptionError, match="method must be one of 'auto', 'oblivious-transfer', 'diffie-hellman', got"):
+    with pytest.raises(OptionError, match="method must be one of 'auto', 'oblivious-transfer', 'diffie-hellman', 'ser"):
         cn.align_parties(one, two, method="rsa", verbose=0)
     with pytest.raises(OptionError, match="aligns two parties, and there are 3; leave method out, or give 'diffie-h"):
         cn.align_parties(one, two, three, method=OT, verbose=0)
@@ -425,6 +425,31 @@ NONSENSE = {
 def test_what_no_honest_party_sends_is_refused_by_name(who, step, change, kind, text):
     with pytest.raises(kind, match=text):
         with_a_liar(who, step, change)
+
+
+def test_who_speaks_before_its_turn_is_refused_by_name(monkeypatch):
+    """Each waits for the other one every few messages; there comes nothing that says anything."""
+    for name, small in (("BIN", 2), ("_VALUES", 2)):
+        monkeypatch.setattr(transfer, name, small)
+
+    class Early(Spy):
+        async def send(self, to, tag, value):
+            early = (
+                value is None and tag == self.step and self._net.traffic.by_step.get("align columns", (99,))[0] >= 20
+            )
+            await self._net.send(to, tag, 5 if early else value)
+
+    for who, step in (("a", "align common"), ("b", "align values")):
+
+        async def early(net, ids, step=step):
+            spy = Early(net, [])
+            spy.step = step
+            return await align(spy, ids, method=OT)
+
+        lists = {"a": numbers(range(60)), "b": numbers(range(20, 70))}
+        programs = {name: (early if name == who else told_to_align, (ids,)) for name, ids in lists.items()}
+        with pytest.raises((ProtocolError, WrongShape), match=f"'?{who}'? sent "):
+            cn.Simulation().run(programs)
 
 
 def test_wrong_values_only_lose_rows():

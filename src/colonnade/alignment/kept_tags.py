@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from colonnade import private_files
 from colonnade.alignment.ordering import Ordered
-from colonnade.crypto.group import ORDER, Secret
+from colonnade.crypto.group import Secret
 from colonnade.data.ids import Packed
 from colonnade.errors import CheckpointError, PolicyRefused
 from colonnade.runtimes.wire import decode, encode
@@ -136,14 +136,13 @@ def tags_of_server(folder: Path, name: str) -> Path:
 class ServedIds:
     """A server's key and tags for these ids, as far as they are made; begun anew where what is there is of others."""
 
-    def __init__(self, folder: Path, packed: Packed, fresh: bytes) -> None:
-        """fresh: 32 secret random bytes, of which a new key is made."""
+    def __init__(self, folder: Path, packed: Packed) -> None:
         private_files.make_folder(folder)
         self._folder, self._ids, self.rows = folder, digest_of(packed), len(packed[1])
         self._lock = _locked(folder)
         kept = _read(folder / "key", self._ids)
         if kept is None:
-            self._begin(fresh)
+            self._begin()
         else:
             self.secret, self.asked, self._tags, self._of_rows = kept
 
@@ -161,12 +160,11 @@ class ServedIds:
 
     # -- the key -------------------------------------------------------------------------------------------------------
 
-    def _begin(self, fresh: bytes) -> None:
+    def _begin(self) -> None:
         for name in ("key", "portions", "tags", "rows"):
             (self._folder / name).unlink(missing_ok=True)
         self.asked, self._tags, self._of_rows = {}, b"", b""
-        drawn = hashlib.shake_256(_MAGIC + self._ids + fresh).digest(48)
-        self.secret = Secret(1 + int.from_bytes(drawn, "big") % (ORDER - 1))
+        self.secret = Secret()  # of the operating system's randomness also in a rehearsal, as it outlives that
         self._save()
 
     def _save(self) -> None:
@@ -174,13 +172,13 @@ class ServedIds:
         body = _MAGIC + bytes(encode((self._ids, number, tuple(self.asked.items()), self._tags, self._of_rows)))
         private_files.write(self._folder / "key", body + hashlib.sha256(body).digest())
 
-    def charge(self, me: str, asker: str, count: int, most: int, fresh: bytes) -> None:
+    def charge(self, me: str, asker: str, count: int, most: int) -> None:
         """Write down, before any is answered, that a partner asks about so many ids, or refuse it.
 
-        fresh: as above, for the key after this one, whose strength is used up some time.
+        A key whose strength is used up gives way to another one.
         """
         if sum(self.asked.values()) + count > _MOST_ASKED:
-            self._begin(fresh)
+            self._begin()
         before = self.asked.get(asker, 0)
         if before + count > most:
             raise PolicyRefused(

@@ -46,8 +46,9 @@ follower can work it out for every id: t(x) = q(x) + C(H1(x)) s. What a hash mak
     align challenge follower -> leader  first empty messages, as signs of life; then for each bin 8 random bytes
     align check    leader -> follower   sums over the columns of a bin, which only columns of a store satisfy
     align values   follower -> leader   first empty messages, as signs of life; then, after all checks, 3. 96 bits
-                                        of the value of each of its ids, in an order of their own
-    align common   leader -> follower   as above; and 4. another 128 bits of the values that are common
+                                        of the value of each of its ids, in an order of their own; then empty messages
+                                        again, one for each bin of which it has heard what is common
+    align common   leader -> follower   as above; and 4. bin by bin another 128 bits of the values that are common
     align agreed   as above
 
 It takes a hundredth of the time per id, and as many bytes. The order of steps 2 and 3 is what makes it safe: no value

@@ -122,12 +122,11 @@ class Server(PowersRole):
 
     async def run(self, met: Mapping[str, Met]) -> Rows:
         """Help to find the common rows, once sizes are known."""
-        count, fresh = met[self.leader].rows, self.net.secret("served ids")
-        served = await self.net.in_thread(ServedIds, self.folder, self.packed, fresh)
+        count = met[self.leader].rows
+        served = await self.net.in_thread(ServedIds, self.folder, self.packed)
         with ExitStack() as stack:
             stack.callback(served.release)
-            again = self.net.secret("served ids again")
-            await self.net.in_thread(served.charge, self.net.me, self.leader, count, self.most, again)
+            await self.net.in_thread(served.charge, self.net.me, self.leader, count, self.most)
             self.total += count
             answering = self.net.spawn(self.answer(served.secret, count))
             tags = await self.net.in_thread(served.tags) or await self.make_tags(served)

@@ -33,6 +33,7 @@ from colonnade.runtimes.wire import expect_array
 BIN = 1 << 16  # ids of the leader in a bin, on average
 CHUNK = 1 << 16  # ids that are hashed, or looked up, at once
 _VALUES = 1 << 18  # values in a message: 3 MB
+_AHEAD = 8  # messages that a party sends before the other one has taken the first of them
 _PURPOSE = b"colonnade oblivious alignment v1\0"
 _TAG = np.frombuffer(b"colonnade oblivious alignment v1", np.uint8)
 _HASHED, _FOUND = 500, 2000  # what an id costs, in the unit of `net.work`: 1 µs, and 4 µs
@@ -109,6 +110,11 @@ class _Transfer(Role):
         names = self.names[self.order[part]]
         return names, _mixed(names, self.key_of_keys), _mixed(names, self.key_of_words)
 
+    async def heard(self, step: str) -> None:
+        """Wait until the other party has taken one more message: what it has not taken lies in somebody's memory."""
+        if await self.net.recv(self.other, step) is not None:
+            raise ProtocolError(f"party {self.other!r} sent something at step {step!r} before it was its turn")
+
     def keep(self, part: slice, names: Words, rows: Words) -> None:
         """Keep the values that the rows of these ids make."""
         prints = hashed(np.concatenate([names, rows], axis=1).astype("<u8", copy=False), _TAG)
@@ -153,9 +159,11 @@ class TransferLeader(_Transfer):
         common = await self.compare(met[self.other].rows)
         enough = len(common) >= asked  # if they are too few, only their number is told
         await self.net.send(self.other, "align common", (len(common), asked))
-        for part in self.bins() if enough else ():
+        for number, part in enumerate(self.bins() if enough else ()):
             found = common[np.searchsorted(common, part.start) : np.searchsorted(common, part.stop)]
             await self.net.send(self.other, "align common", self.proofs[found])
+            if number >= _AHEAD:
+                await self.heard("align values")
         return await self.end(common if enough else common[:0], len(common), asked)
 
     async def give_bin(self, chooser: Chooser, part: slice, most: int) -> None:
@@ -265,6 +273,8 @@ class TransferFollower(_Transfer):
             told[:, 0], told[:, 1] = heads, heads >> np.uint64(32)
             told[:, 2] = self.tails[order[part]]
             await self.net.send(self.leader, "align values", told)
+            if part.start >= _AHEAD * _VALUES:
+                await self.heard("align common")
 
     async def hear_common(self, count: int) -> Order:
         """Hear which of its ids are common, bin by bin: their places in the order of bins."""
@@ -277,6 +287,7 @@ class TransferFollower(_Transfer):
             told = expect_array(told, (len(told), 2), np.uint64, self.leader, "align common")
             places = await self.net.in_thread(self.find, self.proofs[part], told)
             found.append((part.start + places).astype(np.uint32))
+            await self.net.send(self.leader, "align values", None)
             count -= len(told)
         if count:
             raise ProtocolError(f"party {self.leader!r} told {count} common ids too few at step 'align common'")
