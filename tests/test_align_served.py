@@ -327,7 +327,7 @@ def test_guesses_cannot_be_tried_against_kept_tags_without_the_key_or_an_answer(
     blinded = np.concatenate([value for _, tag, value in seen if tag == "align blinded"])
 
     def hits(number):
-        names, points = served.Server.powers(Secret(number), packed, slice(0, MANY))
+        names, points = served.ServingParty.powers(Secret(number), packed, slice(0, MANY))
         return int(tags.find(*tags_of(prints_of(names, points)))[1].sum())
 
     assert hits(opened(tmp_path).secret.number) == MANY

@@ -83,7 +83,7 @@ from typing import Any
 from colonnade.alignment.kept_tags import ServedIds
 from colonnade.alignment.powers import PowersFollower, PowersLeader
 from colonnade.alignment.role import AUTO, METHODS, MOST, POWERS, SERVED, TRANSFER, Met, Role, Rows
-from colonnade.alignment.served import Asker, Server
+from colonnade.alignment.served import AskingParty, ServingParty
 from colonnade.alignment.transfer import TransferFollower, TransferLeader, room_of
 from colonnade.data.ids import Bytes, canonical, pack
 from colonnade.errors import DataError, OptionError, PolicyRefused
@@ -186,8 +186,8 @@ async def align_packed(
     if chosen == SERVED:
         (other,) = met
         if asks(role, met[other]):
-            return await Asker(net, packed, minimum, max_partner_ids, folder if keep else None).run(met)
-        return await Server(net, packed, minimum, other, max_partner_ids, folder).run(met)
+            return await AskingParty(net, packed, minimum, max_partner_ids, folder if keep else None).run(met)
+        return await ServingParty(net, packed, minimum, other, max_partner_ids, folder).run(met)
     if chosen == TRANSFER:
         form = TransferLeader if leads else TransferFollower
         return await form(net, packed, minimum, leader).run(met)

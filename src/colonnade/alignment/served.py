@@ -40,7 +40,7 @@ def tags_of(prints: npt.NDArray[np.uint64]) -> tuple[Heads, Tails]:
     return prints[:, 0].copy(), (prints[:, 1] & np.uint64(0xFFFF)).astype(np.uint16)
 
 
-class Asker(PowersRole):
+class AskingParty(PowersRole):
     """The party with few ids, which has them answered, and looks for them among the server's tags."""
 
     def __init__(self, net: Net, packed: Packed, minimum: int, most: int = MOST, folder: Path | None = None) -> None:
@@ -113,7 +113,7 @@ class Asker(PowersRole):
         return Tags(counts, rest)
 
 
-class Server(PowersRole):
+class ServingParty(PowersRole):
     """The party with many ids, whose tags it makes once under a key that it keeps."""
 
     def __init__(self, net: Net, packed: Packed, minimum: int, asker: str, most: int, folder: Path) -> None:
