@@ -25,7 +25,6 @@ from colonnade.errors import (
     OptionError,
     PolicyRefused,
     ProtocolError,
-    RunFailed,
     TooFewInCommon,
     WrongShape,
 )
@@ -186,7 +185,7 @@ def test_a_server_that_is_broken_off_goes_on_where_it_was(tmp_path, monkeypatch,
 
     monkeypatch.setattr(ServedIds, "left", after, raising=False)
     monkeypatch.setattr(ServedIds, "add", breaks)
-    with pytest.raises((RunFailed, OSError)):
+    with pytest.raises(CheckpointError, match="can't be used: no space left; mend that and start again, what is there"):
         run(tmp_path)
     secret = opened(tmp_path).secret.number
     if after:  # what was written of a portion is no portion
@@ -482,6 +481,16 @@ def test_too_few_in_common_ends_it_at_both_and_only_the_number_is_told(tmp_path)
     with pytest.raises(TooFewInCommon, match="only 10 ids in common, and 11 are asked for"):
         run(tmp_path, program=spied)
     assert [value for _, tag, value in seen if tag == "align common" and value is not None] == [(10, 11)]
+
+
+def test_a_folder_that_can_not_be_used_is_named(tmp_path):
+    (tmp_path / "b").write_text("not a folder")
+    with pytest.raises(CheckpointError, match=r"the folder '.*/b', in which .* can't be used: Not a directory; mend"):
+        run(tmp_path)
+    (tmp_path / "b").unlink()
+    (tmp_path / "a").write_text("not a folder")
+    with pytest.raises(CheckpointError, match=r"the folder '.*/a', in which"):
+        run(tmp_path)
 
 
 def test_options_are_checked(tmp_path):

@@ -19,9 +19,10 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,10 @@ from colonnade.alignment.ordering import Ordered
 from colonnade.crypto.group import Secret
 from colonnade.data.ids import Packed
 from colonnade.errors import CheckpointError, PolicyRefused
+from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import decode, encode
 
+T = TypeVar("T")
 Array = npt.NDArray[Any]
 Heads = npt.NDArray[np.uint64]
 Tails = npt.NDArray[np.uint16]
@@ -89,6 +92,7 @@ class Tags:
 
     def save(self, path: Path) -> None:
         """Write all of them to a file."""
+        private_files.make_folder(path.parent)
         with private_files.writing(path) as file:
             file.write(_MAGIC + self.counts.astype("<u4").tobytes())
             for at in range(0, len(self.rest), _PIECE):
@@ -265,6 +269,17 @@ class ServedIds:
     def rows_of(self, places: Array) -> Array:
         """Return the rows of the tags at these places."""
         return np.asarray(np.memmap(self._folder / "rows", "<u4", "r")[places], np.int64)
+
+
+async def on_disk(net: Net, folder: Path, function: Callable[..., T], *args: Any) -> T:
+    """Call what uses a folder, in a thread; an error of the system's says which folder."""
+    try:
+        return await net.in_thread(function, *args)
+    except OSError as error:
+        raise CheckpointError(
+            f"the folder {str(folder)!r}, in which an alignment keeps its key and tags, can't be used: "
+            f"{error.strerror or error}; mend that and start again, what is there already is not made again"
+        ) from None
 
 
 class _Kept(NamedTuple):

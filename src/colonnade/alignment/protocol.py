@@ -80,7 +80,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from colonnade.alignment.kept_tags import ServedIds
+from colonnade.alignment.kept_tags import ServedIds, on_disk
 from colonnade.alignment.powers import PowersFollower, PowersLeader
 from colonnade.alignment.role import AUTO, METHODS, MOST, POWERS, SERVED, TRANSFER, Met, Role, Rows
 from colonnade.alignment.served import AskingParty, ServingParty
@@ -180,7 +180,7 @@ async def align_packed(
     packed, leads = (text, ends), net.me == leader
     role, folder = Role(net, packed, minimum, leader, max_partner_ids, method), Path(keep)
     if keep and method in (AUTO, SERVED) and len(net.names) == 2:
-        role.ready = await net.in_thread(ServedIds.ready, folder, packed)
+        role.ready = await on_disk(net, folder, ServedIds.ready, folder, packed)
     met = await role.meet()
     chosen = chosen_method(role, met)
     if chosen == SERVED:

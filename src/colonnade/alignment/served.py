@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import private_files
-from colonnade.alignment.kept_tags import HEAPS, PORTION, Heads, ServedIds, Tags, Tails, tags_of_server
+from colonnade.alignment.kept_tags import HEAPS, PORTION, Heads, ServedIds, Tags, Tails, on_disk, tags_of_server
 from colonnade.alignment.ordering import in_order
 from colonnade.alignment.powers import CHUNK, MULTIPLICATION, PowersRole
 from colonnade.alignment.role import MOST, SERVED, Met, Rows, Words, chunks
@@ -83,7 +82,7 @@ class AskingParty(PowersRole):
         if type(digest) is not bytes or len(digest) != 32:
             raise ProtocolError(f"party {self.server!r} sent no digest of its tags at step 'align set'")
         path = None if self.folder is None else tags_of_server(self.folder, self.server)
-        kept = None if path is None else await self.net.in_thread(Tags.kept_in, path, digest)
+        kept = None if path is None else await on_disk(self.net, path.parent, Tags.kept_in, path, digest)
         if kept is not None and len(kept.rest) != count:
             raise ProtocolError(
                 f"party {self.server!r} says that it has {count:,} ids, and at step 'align set' that it has "
@@ -95,9 +94,8 @@ class AskingParty(PowersRole):
         tags = await self.hear_tags(count)
         if await self.net.in_thread(tags.digest) != digest:
             raise ProtocolError(f"party {self.server!r} sent at step 'align tags' others than it said; ask it")
-        if self.folder is not None and path is not None:
-            private_files.make_folder(self.folder)
-            await self.net.in_thread(tags.save, path)
+        if path is not None:
+            await on_disk(self.net, path.parent, tags.save, path)
         return tags
 
     async def hear_tags(self, count: int) -> Tags:
@@ -123,13 +121,13 @@ class ServingParty(PowersRole):
     async def run(self, met: Mapping[str, Met]) -> Rows:
         """Help to find the common rows, once sizes are known."""
         count = met[self.leader].rows
-        served = await self.net.in_thread(ServedIds, self.folder, self.packed)
+        served = await on_disk(self.net, self.folder, ServedIds, self.folder, self.packed)
         with ExitStack() as stack:
             stack.callback(served.release)
-            await self.net.in_thread(served.charge, self.net.me, self.leader, count, self.most)
+            await on_disk(self.net, self.folder, served.charge, self.net.me, self.leader, count, self.most)
             self.total += count
             answering = self.net.spawn(self.answer(served.secret, count))
-            tags = await self.net.in_thread(served.tags) or await self.make_tags(served)
+            tags = await on_disk(self.net, self.folder, served.tags) or await self.make_tags(served)
         await self.net.send(self.leader, "align set", await self.net.in_thread(tags.digest))
         has = await self.net.recv(self.leader, "align have")
         if type(has) is not bool:
@@ -158,7 +156,7 @@ class ServingParty(PowersRole):
 
     async def make_tags(self, served: ServedIds) -> Tags:
         """Make the tags that are not made yet, a portion after the other."""
-        done = await self.net.in_thread(served.done)
+        done = await on_disk(self.net, self.folder, served.done)
         self.total += self.rows - done
 
         def portion(part: slice) -> None:
@@ -166,10 +164,10 @@ class ServingParty(PowersRole):
 
         for start in range(done, self.rows, PORTION):
             part = slice(start, min(start + PORTION, self.rows))
-            await self.net.in_thread(portion, part)
+            await on_disk(self.net, self.folder, portion, part)
             await self.worked(part.stop - part.start, MULTIPLICATION)
             await self.net.send(self.leader, "align set", None)  # a sign of life
-        return await self.net.in_thread(served.finish)
+        return await on_disk(self.net, self.folder, served.finish)
 
     @staticmethod
     def powers(secret: Secret, packed: Packed, part: slice) -> tuple[Words, Bytes]:
@@ -185,7 +183,7 @@ class ServingParty(PowersRole):
             told = expect_array(await self.net.recv(self.leader, step), shape, np.uint64, self.leader, step)
             if (told[:, 0] >= self.rows).any():
                 raise self.not_shown(step)
-            rows[part] = await self.net.in_thread(served.rows_of, told[:, 0])
+            rows[part] = await on_disk(self.net, self.folder, served.rows_of, told[:, 0])
             some: Any = await self.net.in_thread(taken, self.packed, rows[part])
             names[part], points = await self.net.in_thread(
                 self.powers, served.secret, some, slice(0, part.stop - part.start)
