@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import colonnade as cn
 from colonnade.alignment import kept_tags, protocol, served
 from colonnade.alignment.common_rows import folder_of
-from colonnade.alignment.kept_tags import HEAPS, ServedIds, Tags, tags_of_server
+from colonnade.alignment.kept_tags import ServedIds
 from colonnade.alignment.protocol import TIMES, align
 from colonnade.alignment.served import prints_of, tags_of
+from colonnade.alignment.tags import HEAPS, Tags, tags_of_server
 from colonnade.crypto.group import Secret
 from colonnade.data.ids import canonical, digests, pack
 from colonnade.errors import (

@@ -1,10 +1,6 @@
-"""What a served alignment keeps on the disk: tags at both parties; at the server also its key, and whose tags they are.
+"""What the server of a served alignment keeps on the disk: its key, the tags of its ids, and whose tags they are.
 
-A tag is 80 bits of an id under the server's key (`served`). All of them stand in the order of numbers: how many begin
-with each 16 bits, and the 64 bits behind these. So they take 8 bytes each, and one is found by halving. A digest names
-a set of tags; whoever has a file checks its content by it.
-
-In the server's folder, whose files are its owner's alone:
+In a folder whose files are its owner's alone:
 
     key      a digest of the ids, the secret, how many ids each partner has asked about, digests of the other files
     portions tags that are made already, while not all are: in the order of rows, each portion with a digest
@@ -25,10 +21,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from colonnade import private_files
-from colonnade.alignment.ordering import Ordered
+from colonnade.alignment.tags import Array, Heads, Tags, Tails
 from colonnade.crypto.group import Secret
 from colonnade.data.ids import Packed
 from colonnade.errors import CheckpointError, PolicyRefused
@@ -36,89 +31,11 @@ from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import decode, encode
 
 T = TypeVar("T")
-Array = npt.NDArray[Any]
-Heads = npt.NDArray[np.uint64]
-Tails = npt.NDArray[np.uint16]
-
-HEAPS = 1 << 16
 PORTION = 1 << 15  # tags that are lost at most if their making is broken off: a second's work
 _TAG = 10  # bytes in the file of portions
 _MOST_ASKED = 1 << 31  # ids under one key: each halving of its strength takes four times as many
 _MAGIC = b"colonnade served ids 1\n"
 _PIECE = 1 << 20  # bytes that are read or hashed at once
-
-
-class Tags:
-    """Tags in their order, in memory or on the disk."""
-
-    def __init__(self, counts: Array, rest: Array) -> None:
-        self.counts, self.rest = counts, rest
-        self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-    @classmethod
-    def of(cls, heads: Heads, tails: Tails) -> tuple[Tags, Array]:
-        """Put tags into their order; also return the row of each."""
-        order = Ordered(heads, tails).order
-        counts = np.bincount((heads >> np.uint64(48)).astype(np.uint16), minlength=HEAPS).astype(np.uint32)
-        rest = np.empty(len(heads), np.uint64)
-        for at in range(0, len(rest), _PIECE):
-            rows = order[at : at + _PIECE]
-            rest[at : at + _PIECE] = _rest(heads[rows], tails[rows])
-        return cls(counts, rest), order
-
-    @classmethod
-    def kept_in(cls, path: Path, digest: bytes) -> Tags | None:
-        """Return the tags of a file, if it holds those of this digest."""
-        try:
-            with private_files.reading(path, "the file of tags", CheckpointError) as file:
-                size = os.fstat(file.fileno()).st_size - len(_MAGIC) - 4 * HEAPS
-                if size < 0 or size % 8 or file.read(len(_MAGIC)) != _MAGIC:
-                    return None
-                counts = np.frombuffer(file.read(4 * HEAPS), "<u4").astype(np.uint32)
-                if int(counts.sum(dtype=np.int64)) != size // 8:
-                    return None
-                rest: Array = np.memmap(path, "<u8", "r", len(_MAGIC) + 4 * HEAPS, (size // 8,)) if size else _NONE
-        except FileNotFoundError:
-            return None
-        found = cls(counts, rest)
-        return found if found.digest() == digest else None
-
-    def digest(self) -> bytes:
-        """Return what names this set of tags."""
-        found = hashlib.sha256(_MAGIC + self.counts.astype("<u4").tobytes())
-        for at in range(0, len(self.rest), _PIECE):
-            found.update(self.rest[at : at + _PIECE].astype("<u8").tobytes())
-        return found.digest()
-
-    def save(self, path: Path) -> None:
-        """Write all of them to a file."""
-        private_files.make_folder(path.parent)
-        with private_files.writing(path) as file:
-            file.write(_MAGIC + self.counts.astype("<u4").tobytes())
-            for at in range(0, len(self.rest), _PIECE):
-                file.write(self.rest[at : at + _PIECE].astype("<u8").tobytes())
-
-    def find(self, heads: Heads, tails: Tails) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """Return where these tags would stand, and whether they do."""
-        top, wanted = (heads >> np.uint64(48)).astype(np.int64), _rest(heads, tails)
-        low, end = self._starts[top], self._starts[top + 1]
-        high, last = end.copy(), max(0, len(self.rest) - 1)
-        if not len(self.rest):
-            return low, np.zeros(len(low), np.bool_)
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            less = self.rest[np.minimum(middle, last)] < wanted
-            low = np.where(open_ & less, middle + 1, low)
-            high = np.where(open_ & ~less, middle, high)
-        return low, (low < end) & (self.rest[np.minimum(low, last)] == wanted)
-
-
-_NONE = np.empty(0, np.uint64)
-
-
-def _rest(heads: Heads, tails: Tails) -> Array:
-    """Return the last 64 of 80 bits."""
-    return heads << np.uint64(16) | tails
 
 
 def digest_of(packed: Packed) -> bytes:
@@ -130,11 +47,6 @@ def digest_of(packed: Packed) -> bytes:
         for at in range(0, len(data), _PIECE):
             found.update(data[at : at + _PIECE].data)
     return found.digest()
-
-
-def tags_of_server(folder: Path, name: str) -> Path:
-    """Return where an asker keeps the tags of a server."""
-    return folder / f"tags-of-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 class ServedIds:
@@ -240,10 +152,9 @@ class ServedIds:
                 heads[start : start + count] = np.frombuffer(body, "<u8", count)
                 tails[start : start + count] = np.frombuffer(body, "<u2", count, 8 * count)
         tags, order = Tags.of(heads, tails)
-        with private_files.writing(self._folder / "rows") as kept:
-            kept.write(order.astype("<u4").tobytes())
+        private_files.write(self._folder / "rows", order.astype("<u4").tobytes())
         tags.save(self._folder / "tags")
-        self._tags, self._of_rows = tags.digest(), hashlib.sha256(order.astype("<u4").tobytes()).digest()
+        self._tags, self._of_rows = tags.digest(), self._digest_of_rows()
         self._save()
         (self._folder / "portions").unlink(missing_ok=True)
         return tags

@@ -40,9 +40,9 @@ class Ordered:
 
     def __init__(self, heads: Words, tails: Array, step: int = 1) -> None:
         self._heads, self._tails = heads[::step], tails[::step]
-        self.order, self._starts = by_number(heads, _HEAPS, 48, step)
+        self.order, self.starts = by_number(heads, _HEAPS, 48, step)
         wanted = np.arange(0, len(self.order) + _AT_ONCE, _AT_ONCE)
-        cuts = self._starts[np.minimum(np.searchsorted(self._starts, wanted), _HEAPS)]
+        cuts = self.starts[np.minimum(np.searchsorted(self.starts, wanted), _HEAPS)]
         for start, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             rows = self.order[start:stop]
             self.order[start:stop] = rows[self._sorted(rows)]
@@ -60,7 +60,7 @@ class Ordered:
         if not len(wanted):
             return np.empty(0, np.int64), np.empty(0, np.bool_)
         first, last = int(wanted[:, 0].min()) >> 48, int(wanted[:, 0].max()) >> 48
-        rows = self.order[self._starts[first] : self._starts[last + 1]]
+        rows = self.order[self.starts[first] : self.starts[last + 1]]
         known = np.stack([self._heads[rows], self._tails[rows].astype(np.uint64)], axis=1)
         places, there = positions(known, np.arange(len(rows)), wanted)
         return (rows[places] if len(rows) else places).astype(np.int64), there

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.alignment.kept_tags import HEAPS, PORTION, Heads, ServedIds, Tags, Tails, on_disk, tags_of_server
+from colonnade.alignment.kept_tags import PORTION, ServedIds, on_disk
 from colonnade.alignment.ordering import in_order
 from colonnade.alignment.powers import CHUNK, MULTIPLICATION, PowersRole
 from colonnade.alignment.role import MOST, SERVED, Met, Rows, Words, chunks
+from colonnade.alignment.tags import HEAPS, Heads, Tags, Tails, tags_of_server
 from colonnade.crypto.group import Secret, hashed
 from colonnade.data.ids import Bytes, Packed, digests
 from colonnade.data.packed_ids import taken

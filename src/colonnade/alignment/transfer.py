@@ -23,7 +23,7 @@ from colonnade.crypto.keystream import Keystream
 from colonnade.crypto.linear_code import BITS, COLUMNS
 from colonnade.crypto.oblivious_store import Words
 from colonnade.crypto.transfers import Chooser, RowKeeper, coded, rows_of, words_for
-from colonnade.data.ids import Packed, digests
+from colonnade.data.ids import Packed, names_of
 from colonnade.data.packed_ids import taken
 from colonnade.errors import ProtocolError
 from colonnade.kernels import cores
@@ -83,7 +83,7 @@ class _Transfer(Role):
         found = np.empty(self.rows, np.uint16)
 
         def hash_chunk(part: slice) -> None:
-            self.names[part] = named(self.packed, part)
+            self.names[part] = names_of(self.packed, part)
             key = _mixed(self.names[part], self.key_of_keys)[:, 0]
             found[part] = ((key >> np.uint64(32)) * np.uint64(bins)) >> np.uint64(32)
 
@@ -128,7 +128,8 @@ class _Transfer(Role):
         rows = self.order[places]
         names = np.empty((len(rows), 2), np.uint64)
         for part in chunks(len(rows), CHUNK):  # once more, as they would have been in the way
-            names[part] = await self.net.in_thread(named, taken(self.packed, rows[part].astype(np.int64)))
+            some = taken(self.packed, rows[part].astype(np.int64))
+            names[part] = await self.net.in_thread(names_of, some, slice(0, part.stop - part.start))
         order = await self.net.in_thread(in_order, names)
         await self.agree(names[order], count, asked)
         return rows[order].astype(np.int64)
@@ -292,12 +293,6 @@ class TransferFollower(_Transfer):
         if count:
             raise ProtocolError(f"party {self.leader!r} told {count} common ids too few at step 'align common'")
         return np.concatenate(found)
-
-
-def named(packed: Packed, part: slice | None = None) -> Words:
-    """Return the names of these ids, or of all."""
-    names: Words = digests(packed, part or slice(0, len(packed[1])))[:, :16].copy().view(">u8").astype(np.uint64)
-    return names
 
 
 def _mixed(names: npt.NDArray[np.uint64], key: bytes) -> Words:
