@@ -72,14 +72,17 @@ def in_order(words: Words) -> Order:
     return Ordered(words.reshape(-1), words.reshape(-1)[1:], 2).order
 
 
-def positions(keys: Words, order: Array, wanted: Words) -> tuple[Rows, npt.NDArray[np.bool_]]:
+def positions(
+    keys: Words, order: Array, wanted: Words, heads: Array | None = None
+) -> tuple[Rows, npt.NDArray[np.bool_]]:
     """Return where each of these rows of 128 bits stands among the keys, and whether it does.
 
-    order: of the keys, from `in_order`.
+    order: of the keys, from `in_order`. heads: their first words in this order, if they are known.
     """
     if not len(keys):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    last, at = len(keys) - 1, np.searchsorted(keys[order, 0], wanted[:, 0])
+    heads = keys[order, 0] if heads is None else heads
+    last, at = len(keys) - 1, np.searchsorted(heads, wanted[:, 0])
     while True:  # a second pass is needed only where two keys agree in their first half
         rows = order[np.minimum(at, last)]
         ahead = (keys[rows, 0] == wanted[:, 0]) & (keys[rows, 1] < wanted[:, 1]) & (at < last)

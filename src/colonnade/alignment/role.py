@@ -147,8 +147,12 @@ class Role:
 
     def find(self, keys: Words, told: Words) -> Rows:
         """Return the rows whose keys the leader told, in its order."""
-        rows, known = positions(keys, in_order(keys), told)
-        if not known.all() or len(np.unique(rows)) < len(rows):
+        rows, order = np.full(len(told), -1), in_order(told)
+        heads = told[order, 0]
+        for part in chunks(len(keys), WORDS_CHUNK):  # there may be many more keys than were told
+            places, there = positions(told, order, keys[part], heads)
+            rows[places[there]] = part.start + np.flatnonzero(there)
+        if (rows < 0).any():  # also the second of two that are alike
             raise ProtocolError(
                 f"party {self.leader!r} named a common id at step 'align common' that party {self.net.me!r} does not "
                 f"have, or named one twice"
