@@ -58,8 +58,8 @@ def align_parties(
     method
         "oblivious-transfer" (two parties), "diffie-hellman", "served" (two parties), or "auto": the first one for two
         parties with some thousand ids or more. With "served" the party with more ids makes a tag of each, once, and
-        later runs cost as much as the other party's ids alone; "auto" takes it from then on, where the one has 50 times
-        as many ids as the other. The result is the same.
+        later runs cost as much as the other party's ids alone; "auto" takes it from then on, where the one has 100
+        times as many ids as the other. The result is the same.
     keep
         A folder for what "served" keeps, in which each party has one by its name. Whoever asks again learns whether the
         other's ids are still the same.

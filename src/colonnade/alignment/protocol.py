@@ -90,7 +90,7 @@ from colonnade.errors import DataError, OptionError, PolicyRefused
 from colonnade.runtimes.net import Net
 
 _FEW = 4096  # ids of both parties: below, the first transfers take as long as multiplying all ids
-TIMES = 50  # a server with tags at hand is quicker than transfers if it has so many times the ids that are asked about
+TIMES = 100  # a server with tags at hand is quicker than transfers if it has so many times the ids that are asked about
 
 
 async def align(
@@ -122,7 +122,7 @@ async def align(
     method
         "oblivious-transfer" (two parties), "diffie-hellman", "served" (two parties, with `keep`), or "auto", the same
         at all parties: the first one for two parties with some thousand ids or more, the third one where the tags of
-        the party with more ids are made already, and it has 50 times as many.
+        the party with more ids are made already, and it has 100 times as many.
     keep
         A folder of this party's own for its key and for tags, in the form "served".
 
