@@ -16,7 +16,7 @@ from colonnade.kernels import columns as _kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use
 sys.path.insert(0, str(Path(__file__).parent))
-from alignment import alignment, alignment_by_transfer, group_operations
+from alignment import alignment, alignment_of_a_million, group_operations
 from audit import audits
 from beside_secretflow import sealed_beside_secretflow
 from beyond_memory import beyond_memory
@@ -33,6 +33,7 @@ from planned import planned_and_real
 from programs import echo, hammer, spread
 from scale_pass import scale_pass
 from sealed import sealed
+from served import alignment_served
 from shortest import best
 from startup import start_up
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -192,7 +193,8 @@ MEASURES = (
     horizontal_rounds,
     group_operations,
     alignment,
-    alignment_by_transfer,
+    alignment_of_a_million,
+    alignment_served,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
 ON_REQUEST = (beyond_memory,)

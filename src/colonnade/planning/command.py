@@ -23,6 +23,7 @@ from colonnade.planning.program import make_plan
 from colonnade.progress import Line, human_bytes, of_transfer
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
+from colonnade.service.keeping import tags_folder
 from colonnade.service.table_source import TableSource
 
 SECONDS = 25.0  # with alignment, a plan on some ten thousand rows then takes about half a minute
@@ -77,7 +78,8 @@ def plan_job(
             return Checkpoints(kept / str(number), b"plan", job.checkpoint_every)
 
         most = party.policy.partner_ids(source.rows)
-        find = partial(align_rows, max_partner_ids=most, how=job.joining, method=job.method)
+        keep = tags_folder(job, party)
+        find = partial(align_rows, max_partner_ids=most, how=job.joining, method=job.method, keep=keep)
         return await make_plan(net, job, source, find, check, keeper_of, seconds, say, budget)
 
     def observe(_: str, __: float, value: Any) -> None:

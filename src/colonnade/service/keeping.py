@@ -135,6 +135,11 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     )
 
 
+def tags_folder(job: Job, party: PartyFile) -> Path | None:
+    """Return where the party keeps what makes the next alignment cheap, if the job says that it does."""
+    return party.folder / "alignment" if job.served else None
+
+
 def _save_statistics(folder: Path, job: Job, trained: Trained, learned: LearnedPreparation) -> None:
     """Write the party's own coefficients, joint tests of its categories, and at the first label holder how all fits."""
     if trained.statistics is None:
