@@ -92,9 +92,7 @@ def _forward(shard: Shard, rows: Rows, W: FloatArray) -> Answer:
 
 
 def _project(shard: Shard, rows: Rows, W: FloatArray) -> Answer:
-    ends = block_ends(rows, shard.block)
-    parts = [shard.columns.project(rows[at:end], W) for at, end in pairwise(ends)]
-    return (np.concatenate(parts) if parts else np.empty((0, W.shape[1])),)
+    return (shard.columns.project(rows, W),)
 
 
 def _backward(shard: Shard, rows: Rows, signal: FloatArray, factor: float) -> Answer:
