@@ -17,15 +17,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from colonnade.errors import RunFailed
 from colonnade.workers.told import told
 
 _MAIN = "import sys; sys.path = [p for p in sys.path if p]; from colonnade.workers.own_cluster import main; main()"
-# Ray's own name for "this is one machine"; without it Ray looks for an address that others can reach, and listens there.
+# The first is Ray's name for "this is one machine": without it Ray looks for an address that others reach, and listens
+# there.
 ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
 _ENDS_WITHIN = 30.0
+
+
+@cache
+def _token(process: int) -> str:
+    """The token of all clusters of one process: Ray reads it once, and keeps it for as long as the process lives."""
+    return secrets.token_hex(32)
 
 
 class OwnCluster:
@@ -43,7 +51,7 @@ class OwnCluster:
         self.folder = Path(tempfile.mkdtemp(prefix="colonnade-"))  # nobody else can look into it
         token = self.folder / "token"
         with os.fdopen(os.open(token, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
+            file.write(_token(os.getpid()))
         self.environment: Mapping[str, str] = {**ALONE, "RAY_AUTH_TOKEN_PATH": str(token)}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _MAIN, str(workers), str(self.folder)],

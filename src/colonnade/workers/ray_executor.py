@@ -102,9 +102,10 @@ class RayExecutor:
                     f"its machines"
                 )
 
-    def actor(self, worker: int) -> Any:
-        """A worker's actor as it is now."""
-        return self._actors[worker]
+    def about(self, worker: int) -> tuple[str, int]:
+        """A worker's version, and the number of its process, as it is now."""
+        found: tuple[str, int] = self._ray.get(self._actors[worker].about.remote(), timeout=self._deadline)
+        return found
 
     def keep(self, name: str, things: Sequence[Any]) -> None:
         """See `Executor`."""

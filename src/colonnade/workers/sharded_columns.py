@@ -24,6 +24,7 @@ from colonnade.errors import OptionError
 from colonnade.kernels import columns as kernels
 from colonnade.workers.executor import Executor
 from colonnade.workers.row_spread import Cut, RowSpread, is_long
+from colonnade.workers.sharded_cells import ShardedCells, ShardedValues
 from colonnade.workers.shards import Answer
 
 # Bytes of partial sums that are asked for at a time.
@@ -71,6 +72,7 @@ class ShardedColumns:
     def __init__(self, executor: Executor, spread: RowSpread, table: str, width: int, numbers: int | None) -> None:
         self.shape: tuple[int, int] = (spread.rows, width)
         self._executor, self._spread, self._table = executor, spread, table
+        self.block = spread.block
         self._numbers = numbers  # that are stored, of a sparse table; None of a dense one
         self._known = KnownRows(executor, spread, table)
 
@@ -273,6 +275,26 @@ class ShardedColumns:
             if answer is not None:
                 yield worker, answer
 
+    # -- for trees ------------------------------------------------------------------------------------------------
+
+    def spread_values(self) -> ShardedValues:
+        """The values, for whoever cuts them into cells."""
+        return ShardedValues(self)
+
+    def spread_cells(self) -> ShardedCells:
+        """Where a tree's cells can be, row by row."""
+        return ShardedCells(self._executor)
+
+    def asked(self, question: str, *given: Any) -> Iterator[tuple[Any, Answer]]:
+        """Where each worker's rows are in the table, and what it answers about all of them."""
+        cut = self._known.cut(np.arange(self.shape[0]))
+        for worker, answer in self._ask(question, cut, lambda _: given):
+            yield cut.places[worker], answer
+
+    def forget(self) -> None:
+        """Let the workers forget these columns: nobody asks about them any more."""
+        self._executor.drop(self._table)
+
     # -- steps on batches -----------------------------------------------------------------------------------------
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
@@ -314,9 +336,7 @@ class _Shards(Sequence[Any]):
     def __getitem__(self, worker: Any) -> Any:
         if not 0 <= worker < len(self):
             raise IndexError(worker)
-        stripes = self._spread.stripes(worker)
-        rows = np.concatenate([np.empty(0, np.int64), *(np.arange(one.start, one.stop) for one in stripes)])
-        return ("table", self._spread.block, rows_of_value(self._value, rows))
+        return ("table", self._spread.block, rows_of_value(self._value, self._spread.owned(worker)))
 
 
 def measured(value: Any) -> tuple[int, int, int | None]:
