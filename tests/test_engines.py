@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.phases import Layout
 from colonnade.errors import OptionError, TomlError
+from colonnade.families.kernel import KernelScorer
+from colonnade.families.linear import LinearScorer
 from colonnade.jobs.party_file import PARTY
+from colonnade.service.scoring import columns_of, held_by
 from colonnade.service.training import take_part
 from colonnade.settings import toml
 from colonnade.workers.engine import Engine
@@ -118,6 +123,24 @@ def test_processes_end_with_the_run():
         processes = [engine.executor.process(worker) for worker in (0, 1)]
     assert all(process.returncode is not None for process in processes)
     assert same_bits(states, trained("newton", {"bank": with_workers(3)})[0])
+
+
+def test_kernel_models_are_asked_for_predictions_at_the_workers():
+    """Phases of a kernel cost much more than the row; scores of linear models and trees cost less, and stay here."""
+    owner, rows = Layout(("bank",), 64, 64), np.arange(70)
+    scorer = KernelScorer("shop", "rbf", owner, (None, b"directions", b"phases", 0.2))
+    known = np.ones(70, dtype=bool)
+    (expected,) = scorer.ready(None, columns_of(X[:70]), rows, known)
+    for count in (1, 2, 3):
+        engine = with_workers(count)
+        with held_by(engine, scorer)(X[:70]) as columns:
+            (found,) = scorer.ready(None, columns, rows, known)
+            assert all(len(holder._kept) == 1 for holder in engine.executor.holders)
+        assert found.tobytes() == expected.tobytes()
+        assert not any(holder._kept for holder in engine.executor.holders)
+    linear = LinearScorer((np.ones((6, 1)), None))
+    with held_by(with_workers(2), linear)(X) as columns:
+        assert isinstance(columns, DenseColumns)
 
 
 ENGINE = 'kind = "processes"\nworkers = 2'

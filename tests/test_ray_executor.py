@@ -53,7 +53,7 @@ def test_actors_of_a_cluster_of_our_own(monkeypatch, capfd) -> None:
         folder, address = executor._own.folder, executor._own.address
         columns = ShardedColumns.place(executor, X)
         assert sums(columns) == known
-        version, process = executor.about(0)
+        _, process = executor.about(0)
         told = Path(f"/proc/{process}/environ")
         if told.exists():
             assert b"hush" not in told.read_bytes()
@@ -68,7 +68,7 @@ def test_actors_of_a_cluster_of_our_own(monkeypatch, capfd) -> None:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert stat.S_IMODE((folder / "token").stat().st_mode) == 0o600
         assert "RAY_AUTH_TOKEN_PATH" not in os.environ
-        with pytest.raises(RunFailed, match="worker 1 of 2 failed at 'forward': .*KeyError: 'no table'"):
+        with pytest.raises(RunFailed, match=r"worker 1 of 2 failed at 'forward': .*KeyError: 'no table'"):
             executor.ask("forward", [("no table", None, np.ones((7, 1)))] * 2)
         with pytest.raises(OptionError, match=r"this process has joined a Ray cluster already; call ray.shutdown\(\)"):
             RayExecutor(1, deadline=120.0)

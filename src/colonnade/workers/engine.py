@@ -12,9 +12,12 @@ Nobody else learns of it: messages and bits are those of a run without an engine
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from colonnade.blocks.columns import columns_to_value
 from colonnade.errors import OptionError
 from colonnade.settings.settings import Key, Section
 from colonnade.workers.executor import Executor
@@ -84,6 +87,17 @@ class Engine:
         """Hand columns, in the form that the wire carries, to the workers."""
         self._check_room(value)
         return ShardedColumns.place(self.executor, value)
+
+    @contextmanager
+    def lent(self, X: Any) -> Iterator[ShardedColumns]:
+        """Hand some rows to the workers for as long as they are scored, each of whom gets equally many."""
+        value = columns_to_value(X)
+        rows, _, _ = measured(value)
+        found = ShardedColumns.place(self.executor, value, max(1, -(-rows // self.workers)))
+        try:
+            yield found
+        finally:
+            found.forget()
 
     @property
     def executor(self) -> Executor:

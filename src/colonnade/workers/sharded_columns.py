@@ -77,11 +77,14 @@ class ShardedColumns:
         self._known = KnownRows(executor, spread, table)
 
     @classmethod
-    def place(cls, executor: Executor, value: Any) -> ShardedColumns:
-        """Hand columns, in the form that the wire carries, to workers."""
+    def place(cls, executor: Executor, value: Any, block: int | None = None) -> ShardedColumns:
+        """Hand columns, in the form that the wire carries, to workers.
+
+        block: rows that stay together, where nobody asks for sums; without it, those of a block of their sums.
+        """
         rows, width, numbers = measured(value)
         stored = rows * width if numbers is None else numbers
-        spread = RowSpread(rows, block_rows(width, stored / max(1, rows)), executor.workers)
+        spread = RowSpread(rows, block or block_rows(width, stored / max(1, rows)), executor.workers)
         table = f"table {next(_NUMBERS)}"
         executor.keep(table, _Shards(value, spread))
         return cls(executor, spread, table, width, numbers)
