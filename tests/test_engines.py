@@ -125,6 +125,29 @@ def test_processes_end_with_the_run():
     assert same_bits(states, trained("newton", {"bank": with_workers(3)})[0])
 
 
+@pytest.mark.parametrize("name", ["newton", "kernel", "trees"])
+@pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
+def test_a_worker_that_is_killed_in_the_middle_of_a_run_changes_no_bit(name, monkeypatch):
+    states, _, sent = trained(name, {})
+    asked = []
+    with Engine("processes", 2) as engine:
+        executor = engine.executor
+        ask = executor.ask
+
+        def killing(question, given):
+            asked.append(question)
+            if len(asked) in (3, 7):
+                executor.process(len(asked) % 2).kill()
+            return ask(question, given)
+
+        monkeypatch.setattr(executor, "ask", killing)
+        others, _, told = trained(name, {"bank": engine})
+        assert executor.deaths == 2
+    assert len(asked) >= 7
+    assert same_bits(others, states)
+    assert told == sent
+
+
 def test_kernel_models_are_asked_for_predictions_at_the_workers():
     """Phases of a kernel cost much more than the row; scores of linear models and trees cost less, and stay here."""
     owner, rows = Layout(("bank",), 64, 64), np.arange(70)

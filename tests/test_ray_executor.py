@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -105,6 +108,11 @@ def fresh(text: str, **variables: str) -> str:
     return done.stdout
 
 
+def digests(printed: str) -> list[str]:
+    """Among what Ray says of workers that were killed."""
+    return re.findall(r"^[0-9a-f]{64}$", printed, re.MULTILINE)
+
+
 PASSES = """
 import sys
 from test_ray_executor import X, ShardedColumns, RayExecutor, sums
@@ -124,17 +132,13 @@ for workers in {workers}:
 @needs_ray
 @slow
 def test_bits_are_the_same_with_one_two_and_three_actors_and_without_any() -> None:
-    import hashlib
-
-    found = fresh(PASSES.format(workers=(1, 2, 3), address=None)).split()
+    found = digests(fresh(PASSES.format(workers=(1, 2, 3), address=None)))
     assert found == [hashlib.sha256(b"".join(sums(DenseColumns(X)))).hexdigest()] * 6
 
 
 @needs_ray
 @slow
 def test_a_cluster_that_runs_already(tmp_path) -> None:
-    import hashlib
-
     (port,) = free_ports(1)
     token = tmp_path / "token"
     token.write_text("5e" * 32)
@@ -142,6 +146,7 @@ def test_a_cluster_that_runs_already(tmp_path) -> None:
     ray = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]
     path = {"PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
     start = ["start", "--head", f"--port={port}", "--num-cpus=3", "--include-dashboard=false", "--block"]
+    start += ["--min-worker-port=0", "--max-worker-port=0"]  # any, and none that the head itself might have
     cluster = subprocess.Popen(
         [*ray, *start, "--disable-usage-stats"], env={**os.environ, **secret, **path}, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -149,7 +154,7 @@ def test_a_cluster_that_runs_already(tmp_path) -> None:
     try:
         wait_for(port)
         address = f"127.0.0.1:{port}"
-        found = fresh(PASSES.format(workers=(2, 3), address=address), **secret).split()
+        found = digests(fresh(PASSES.format(workers=(2, 3), address=address), **secret))
         assert found == [hashlib.sha256(b"".join(sums(DenseColumns(X)))).hexdigest()] * 4
         many = f"""
 from colonnade.workers import ray_executor
@@ -179,9 +184,6 @@ except Exception as error:
 
 
 def wait_for(port: int) -> None:
-    import socket
-    import time
-
     until = time.monotonic() + 90
     while time.monotonic() < until:
         try:
@@ -209,8 +211,6 @@ os.kill(os.getpid(), signal.SIGKILL)
         timeout=300, check=False,
     )  # fmt: skip
     folder, process = done.stdout.split()[:2]
-    import time
-
     until = time.monotonic() + 60
     while time.monotonic() < until and (Path(folder).exists() or Path(f"/proc/{process}").exists()):
         time.sleep(0.2)

@@ -7,6 +7,7 @@ and its actors Ray serialises with pickle: docs/adr/0056-engines.md says why tha
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,7 @@ class RayExecutor:
     def _join(self, address: str, variables: Mapping[str, str]) -> None:
         with environment(variables):
             ray = self._ray = _ray()
+            logging.getLogger("ray").setLevel(logging.ERROR)  # nobody asked for its advice on tokens and signals
             try:
                 ray.init(address=address, log_to_driver=False, configure_logging=False)
             except (OSError, ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value
 from colonnade.blocks.row_blocks import ascending, block_rows, in_order, sum_ends
-from colonnade.blocks.second_order import Judge, Judgement, look
+from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.blocks.weights import DenseTerms
 from colonnade.errors import OptionError
 from colonnade.kernels import columns as kernels
@@ -131,8 +131,8 @@ class ShardedColumns:
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
         if self._apart(rows):
-            for some, here in self._brought(rows):
-                here.backward(np.arange(here.shape[0]), np.ascontiguousarray(signal[some]), factor, G)
+            for some, here, into in self._brought(rows, G):
+                here.backward(np.arange(here.shape[0]), np.ascontiguousarray(signal[some]), factor, into[0])
             return
         for (part,) in self._sums("backward", rows, (signal,), (factor,), G.nbytes):
             G += part
@@ -140,8 +140,8 @@ class ShardedColumns:
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
         if self._apart(rows):
-            for some, here in self._brought(rows):
-                here.gram(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), G)
+            for some, here, into in self._brought(rows, G):
+                here.gram(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), into[0])
             return
         for (part,) in self._sums("gram", rows, (weight,), (len(G),), G.nbytes):
             G += part
@@ -149,8 +149,8 @@ class ShardedColumns:
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
         if self._apart(rows):
-            for some, here in self._brought(rows):
-                here.squares(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), out)
+            for some, here, into in self._brought(rows, out):
+                here.squares(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), into[0])
             return
         for (part,) in self._sums("squares", rows, (weight,), (len(out),), out.nbytes):
             out += part
@@ -169,9 +169,9 @@ class ShardedColumns:
             return
         whole = [np.concatenate(arrays) for arrays in zip(*said, strict=True)]
         if self._apart(rows):
-            for some, here in self._brought(rows):
-                mine = Judgement(*(array[some] for array in whole))
-                look(here, np.arange(here.shape[0]), W, lambda *_, mine=mine: mine, gradient, matrix, fresh)
+            for some, here, into in self._brought(rows, gradient, matrix):
+                mine = Judgement(*(np.ascontiguousarray(array[some]) for array in whole))
+                here.look(np.arange(here.shape[0]), np.zeros_like(W), lambda *_, mine=mine: mine, *into, fresh)
             return
         for first, second in self._sums("look", rows, tuple(whole), (len(gradient), fresh), matrix[fresh:].nbytes):
             gradient += first
@@ -223,11 +223,18 @@ class ShardedColumns:
             if end > at:
                 yield slice(at, end)
 
-    def _brought(self, rows: Rows) -> Iterator[tuple[slice, Columns]]:
-        """Rows in an order of their own, block by block: their sums are made here."""
+    def _brought(self, rows: Rows, *sums: FloatArray) -> Iterator[tuple[slice, Columns, list[FloatArray]]]:
+        """Rows in an order of their own, block by block: their sums are made here, and added as in memory.
+
+        Comes with arrays to which a block's sums are added: those that are given, or others if there are more blocks.
+        """
         for at in range(0, len(rows), self._spread.block):
             some = slice(at, min(at + self._spread.block, len(rows)))
-            yield some, self.fetched(rows[some])
+            whole = some == slice(0, len(rows))
+            into = list(sums) if whole else [np.zeros_like(one) for one in sums]
+            yield some, self.fetched(rows[some]), into
+            for one, part in zip(sums, into, strict=True) if not whole else ():
+                one += part
 
     # -- of the columns -------------------------------------------------------------------------------------------
 
