@@ -171,7 +171,8 @@ class ShardedColumns:
         if self._apart(rows):
             for some, here, into in self._brought(rows, gradient, matrix):
                 mine = Judgement(*(np.ascontiguousarray(array[some]) for array in whole))
-                here.look(np.arange(here.shape[0]), np.zeros_like(W), lambda *_, mine=mine: mine, *into, fresh)
+                places, nothing = np.arange(here.shape[0]), np.zeros_like(W)
+                here.look(places, nothing, lambda *_, mine=mine: mine, into[0], into[1], fresh)
             return
         for first, second in self._sums("look", rows, tuple(whole), (len(gradient), fresh), matrix[fresh:].nbytes):
             gradient += first
@@ -234,7 +235,7 @@ class ShardedColumns:
             into = list(sums) if whole else [np.zeros_like(one) for one in sums]
             yield some, self.fetched(rows[some]), into
             for one, part in zip(sums, into, strict=True) if not whole else ():
-                one += part
+                np.add(one, part, out=one)
 
     # -- of the columns -------------------------------------------------------------------------------------------
 
