@@ -219,12 +219,17 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_where_ray_is_not_installed(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr("colonnade.workers.engine.find_spec", lambda name: None)
     sentence = r"kind 'ray' needs Ray, which is not installed; install it with pip install 'colonnade\[ray\]', or use"
     with pytest.raises(OptionError, match=sentence):
         Engine("ray", 2).place(X)
+    with pytest.raises(OptionError, match=sentence), Engine("ray", 2):
+        pass
 
 
 def test_an_address_at_which_nothing_listens() -> None:
     (port,) = free_ports(1)
     with pytest.raises(OptionError, match=rf"no Ray cluster answers at '127.0.0.1:{port}' .*; start one with ray"):
         RayExecutor(1, f"127.0.0.1:{port}")
+    with pytest.raises(OptionError, match=r"no Ray cluster answers|needs Ray"):
+        Engine("ray", 1, f"127.0.0.1:{port}").ready()

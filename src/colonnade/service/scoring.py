@@ -104,7 +104,10 @@ def here(X: Any) -> Iterator[Columns]:
 
 def held_by(engine: Engine | None, scorer: Scorer) -> Hold:
     """Say where rows are scored: with an engine's workers, where a score costs much more than handing a row over."""
-    return engine.lent if engine is not None and scorer.spreads else here
+    if engine is None or not scorer.spreads:
+        return here
+    engine.start()  # which may take longer than partners wait for an answer
+    return engine.lent
 
 
 async def serve(

@@ -70,7 +70,8 @@ def predict(
 
     async def program(net: Net) -> Scores:
         scorer = scorer_of(part, party, job)
-        asker = await Asker.open(net, _terms(job, party.name), scorer, held_by(party.engine, scorer))
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        asker = await Asker.open(net, _terms(job, party.name), scorer, hold)
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
         return Scores(ids, known, outputs(job, part, with_offsets(totals, table.added), party.answers))
@@ -121,7 +122,8 @@ def serve_once(
     async def program(net: Net, lookup: Any) -> int:
         terms, rounds = _terms(job, asker), party.policy.max_rounds
         scorer = scorer_of(part, party, job)
-        return await serve(net, terms, scorer, lookup, gate, rounds, held_by(party.engine, scorer))
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        return await serve(net, terms, scorer, lookup, gate, rounds, hold)
 
     with party.engine or nullcontext():
         return int(use(job, party, part, asker, program, read))
@@ -186,7 +188,8 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
     async def program(net: Net, table: Any, directory: Any) -> None:
         rows_of = await net.in_thread(_rows_of, party, part, table)
         scorer = scorer_of(part, party, job)
-        asker = await Asker.open(net, _terms(job, party.name), scorer, held_by(party.engine, scorer))
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        asker = await Asker.open(net, _terms(job, party.name), scorer, hold)
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:

@@ -19,6 +19,7 @@ from colonnade.workers.own_cluster import ALONE, OwnCluster, environment
 from colonnade.workers.shards import Answer, ShardHolder
 
 _REACH, _START = 10.0, 120.0  # seconds: to reach the cluster, and until actors have a place there
+NO_RAY = "kind 'ray' needs Ray, which is not installed; install it with pip install 'colonnade[ray]', or use kind 'processes'"
 _SILENT = {"RAY_USAGE_STATS_ENABLED": "0"}  # nobody is told that this runs
 
 
@@ -58,7 +59,7 @@ class RayExecutor:
             if address is None and self._own is not None:
                 self._join(self._own.address, self._own.environment)
             elif address is not None:
-                _reach(address)
+                reach(address)
                 self._join(address, _SILENT)
             # Kept by Ray: a cluster with a host less, or with too little memory, does not start it elsewhere by itself.
             options = {"num_cpus": 1, "max_restarts": 0, **({} if memory is None else {"memory": memory})}
@@ -196,10 +197,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise OptionError(
-            "kind 'ray' needs Ray, which is not installed; install it with pip install 'colonnade[ray]', or use "
-            "kind 'processes'"
-        ) from None
+        raise OptionError(NO_RAY) from None
     if ray.is_initialized():
         raise OptionError("this process has joined a Ray cluster already; call ray.shutdown() before an engine starts")
     return ray
@@ -211,7 +209,7 @@ def _own_cluster(workers: int) -> OwnCluster:
     return OwnCluster(workers, _START)
 
 
-def _reach(address: str) -> None:
+def reach(address: str) -> None:
     """Refuse an address at which nothing listens: Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     try:
