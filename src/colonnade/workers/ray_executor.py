@@ -19,8 +19,12 @@ from colonnade.workers.own_cluster import ALONE, OwnCluster, environment
 from colonnade.workers.shards import Answer, ShardHolder
 
 _REACH, _START = 10.0, 120.0  # seconds: to reach the cluster, and until actors have a place there
-NO_RAY = "kind 'ray' needs Ray, which is not installed; install it with pip install 'colonnade[ray]', or use kind 'processes'"
-_SILENT = {"RAY_USAGE_STATS_ENABLED": "0"}  # nobody is told that this runs
+NO_RAY = (
+    "kind 'ray' needs Ray, which is not installed; install it with pip install 'colonnade[ray]', or use kind "
+    "'processes'"
+)
+# Nobody is told that this runs; and where something else listens than Ray, two tries of half a minute are enough.
+_SILENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_NUM_REDIS_GET_RETRIES": "2"}
 
 
 class ShardActor(ShardHolder):
@@ -57,7 +61,7 @@ class RayExecutor:
         self._joined, self._own = False, None if address is not None else _own_cluster(workers)
         try:
             if address is None and self._own is not None:
-                self._join(self._own.address, self._own.environment)
+                self._join(self._own.address, {**_SILENT, **self._own.environment})
             elif address is not None:
                 reach(address)
                 self._join(address, _SILENT)
