@@ -14,7 +14,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower kills pythons reproduce dist clean
+.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower ray kills pythons reproduce dist clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -107,6 +107,10 @@ flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and depl
 	@$(BIN)/uv pip install -q --python $(VENV)/flower/bin/python -e '.[compile,flower,demo]' pytest hypothesis 2>/dev/null \
 	  || $(VENV)/flower/bin/pip install -q -e '.[compile,flower,demo]' pytest hypothesis
 	COLONNADE_FLOWER=1 $(VENV)/flower/bin/python -m pytest tests/test_flower.py
+
+ray: $(VENV)/.dev  ## workers of an engine on Ray: clusters that start and end, deaths, the same bits with any number of them
+	COLONNADE_RAY=1 $(BIN)/python -m pytest tests/test_ray_executor.py
+	$(BIN)/python benchmarks/run.py --quick --only engines
 
 kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which goes on to the same bits
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed

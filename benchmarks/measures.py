@@ -22,6 +22,7 @@ from beside_secretflow import sealed_beside_secretflow
 from beyond_memory import beyond_memory
 from boosted_trees import boosted_trees, boosted_trees_of_a_million, tree_predictions, trees_beside_secretflow
 from encrypted import encrypted_products, encrypted_training
+from engines import engines
 from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, other_losses, slow_line
 from hinted_sums import hinted_sums
 from horizontal import horizontal_rounds
@@ -197,4 +198,4 @@ MEASURES = (
     alignment_served,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
-ON_REQUEST = (beyond_memory,)
+ON_REQUEST = (beyond_memory, engines)

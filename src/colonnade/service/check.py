@@ -48,6 +48,8 @@ def check(job: Job, party: PartyFile, sealed_costs: Sealed = lambda *_: "") -> l
     found += [Finding("defence", None, f"{one.words}, by {one.by}") for one in job.defences]
     found.append(tried("certificates", lambda: _certificates(party)))
     found.append(tried("folder", lambda: _folder(party)))
+    if party.engine is not None:
+        found.append(tried("engine", party.engine.ready))
     found += _data(job, party, sealed_costs)
     return [*found, *(_peer(job, party, name) for name in job.parties if name != party.name)]
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Set
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from colonnade.objective import losses
 from colonnade.objective.calibration import decided_by
 from colonnade.runtimes.net import Net
 from colonnade.service.in_use import judge, loaded, scorer_of, use
-from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
+from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, held_by, serve
 from colonnade.streams.loading import load
 from colonnade.streams.preparing import Storage, prepared
 from colonnade.tables.table import Table
@@ -68,12 +69,15 @@ def predict(
     judge(party, part, table.take(here), tell)
 
     async def program(net: Net) -> Scores:
-        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
+        scorer = scorer_of(part, party, job)
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        asker = await Asker.open(net, _terms(job, party.name), scorer, hold)
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
         return Scores(ids, known, outputs(job, part, with_offsets(totals, table.added), party.answers))
 
-    scores: Scores = use(job, party, part, party.name, program, lambda: ())
+    with party.engine or nullcontext():
+        scores: Scores = use(job, party, part, party.name, program, lambda: ())
     return scores
 
 
@@ -117,9 +121,12 @@ def serve_once(
 
     async def program(net: Net, lookup: Any) -> int:
         terms, rounds = _terms(job, asker), party.policy.max_rounds
-        return await serve(net, terms, scorer_of(part, party, job), lookup, gate, rounds)
+        scorer = scorer_of(part, party, job)
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        return await serve(net, terms, scorer, lookup, gate, rounds, hold)
 
-    return int(use(job, party, part, asker, program, read))
+    with party.engine or nullcontext():
+        return int(use(job, party, part, asker, program, read))
 
 
 def serve_http(
@@ -180,7 +187,9 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
 
     async def program(net: Net, table: Any, directory: Any) -> None:
         rows_of = await net.in_thread(_rows_of, party, part, table)
-        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
+        scorer = scorer_of(part, party, job)
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        asker = await Asker.open(net, _terms(job, party.name), scorer, hold)
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
@@ -227,7 +236,8 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         finally:
             server.score = None
 
-    use(job, party, part, party.name, program, read)
+    with party.engine or nullcontext():
+        use(job, party, part, party.name, program, read)
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
