@@ -29,13 +29,13 @@ from colonnade.algorithms.newton_leader import GROWTH, Leader, Search, Verdict
 from colonnade.algorithms.proximal_newton import ProximalNewton
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.newton import NewtonBlock, OfRows, signed_pieces
+from colonnade.blocks.newton import NewtonBlock, OfRows, Place, signed_pieces
 from colonnade.blocks.row_blocks import BLOCK, each_block, in_order, run_of
-from colonnade.blocks.subspace import Held, PastDirections, Place, Steps
+from colonnade.blocks.subspace import Held, PastDirections, Steps
 from colonnade.engine.exchange import Part
 from colonnade.engine.options import Training
 from colonnade.engine.session import CHUNK, Session, session_leaks
-from colonnade.errors import OptionError, ProtocolError, one_of, whole_number
+from colonnade.errors import CheckpointError, OptionError, ProtocolError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals
 from colonnade.objective.losses import sends_curvature
 from colonnade.objective.penalties import ElasticNet
@@ -152,7 +152,6 @@ class BlockNewton(Training):
         """Run this party's side."""
         party = NewtonParty(session, self)
         if isinstance(party.block.penalty, ElasticNet):
-            party.place = None  # its scores are whole arrays
             await self._train_to_zeros(session, ProximalNewton(party))
             return
         await party.agree()
@@ -197,7 +196,9 @@ class NewtonParty:
         self.samples, self.most_pieces = self.part < 1.0, options.pieces
         self._secret = self.net.secret(f"signs {options.seed}")
         self.search = Search(self)
-        self.place: Place | None = session.keeper  # of what a label holder remembers of many rows
+        # Where numbers about many rows are; under an elastic net these are whole arrays, in memory.
+        self.place: Place | None = None if isinstance(block.penalty, ElasticNet) else session.keeper
+        self.own.place = self.place
         self._intercept = None if block.intercept is None else block.intercept.copy()
         self._start_anew()
 
@@ -525,11 +526,19 @@ class NewtonParty:
 
     def freeze(self) -> Any:
         """All that the next round depends on; see `engine.kept.Frozen`."""
-        curved = tuple([curvature for _, curvature in self.own.curved])
+        curved = self.own.freeze()
         held = tuple([None if one is None else one.freeze() for one in (self.held, self.watched)])
         leader = None if self.leader is None else self.leader.freeze()
         told = (self.part, self.fine, self.pieces, self.stretch)
         return (told, self._secret, self.directions.rows, (curved, self.own.bent), held, leader)
+
+    def _known(self, curvature: Any, rows: int) -> Any:
+        """Curvatures that were kept, or what was kept of where they are."""
+        if isinstance(curvature, np.ndarray):
+            return curvature
+        if self.place is None:
+            raise CheckpointError("what was kept of rows is on a disk that this run does not use; start the job anew")
+        return self.place.known_numbers(curvature, rows, np.float32)
 
     def thaw(self, state: Any) -> None:
         """Take back what `freeze` gave."""
@@ -538,7 +547,7 @@ class NewtonParty:
         self.fine, self.pieces, self.stretch = fine, pieces, stretch
         self.directions.add(directions, self.room)
         if curved:
-            known = [(rows, curvature) for (_, rows), curvature in zip(self.chosen, curved, strict=True)]
+            known = [(rows, self._known(one, len(rows))) for (_, rows), one in zip(self.chosen, curved, strict=True)]
             self.own.make(known, self.rows, bent.copy())
         if held[0] is not None:
             rows = dict(self.chosen)[self.net.me]

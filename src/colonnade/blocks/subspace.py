@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.newton import SMALLEST, NewtonBlock
+from colonnade.blocks.newton import SMALLEST, VERSIONS, NewtonBlock, Place, Stored
 from colonnade.blocks.row_blocks import BLOCK, each_block, in_order
 from colonnade.blocks.second_order import Judgement, products
 from colonnade.errors import CheckpointError
@@ -39,27 +39,6 @@ _ROUNDING = 1e-14
 _SURELY = 0.01
 # A step that promises more than this part of the objective is hardly ever the last one.
 _LARGE = 0.01
-# Versions of scores on the disk that a run which is broken off may go back to, and one more.
-_VERSIONS = 4
-
-
-class Stored(Protocol):
-    """Numbers about rows on the disk: an array, as far as slices of it are concerned."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, rows: slice) -> npt.NDArray[Any]: ...
-    def __setitem__(self, rows: slice, values: Any) -> None: ...
-
-    def sealed(self) -> tuple[str, bytes]: ...  # noqa: D102
-    def copied(self) -> Any: ...  # noqa: D102
-    def remove(self) -> None: ...  # noqa: D102
-
-
-class Place(Protocol):
-    """Where numbers about rows are kept that do not stay in memory, as `engine.kept.Keeper` has it."""
-
-    def numbers(self, count: int, dtype: Any) -> Stored | None: ...  # noqa: D102
-    def known_numbers(self, told: Any, count: int, dtype: Any) -> Stored: ...  # noqa: D102
 
 
 class Held:
@@ -185,7 +164,7 @@ class Held:
         else:
             self._kept.append(self.z.copied())
             z = self._kept[-1].sealed()
-            if len(self._kept) > _VERSIONS:
+            if len(self._kept) > VERSIONS:
                 self._kept.popleft().remove()
         apart = bool(self._columns) and not isinstance(self._columns[0], np.ndarray)
         if apart:
