@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
 import math
@@ -73,6 +74,8 @@ def keep_version(
         model_file.save_validation(folder, whole, validated)
     held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained, source.learned)
+    if source.rows >= MANY_ROWS:
+        gc.collect()  # the columns of the run, whose parts knew each other: they go before all are read once more
     if (profiles := profiles_of(source.table.take(source.trained_on), source.learned)) is not None:
         write_profiles(folder, profiles)
     limited = recorder is not None and recorder.view is not None and party.policy.max_advantage is not None
