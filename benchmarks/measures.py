@@ -31,6 +31,7 @@ from many_parties import many_parties
 from network import long_messages, mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
+from scale_curves import scale_curves
 from scale_pass import scale_pass
 from sealed import sealed
 from shortest import best
@@ -195,4 +196,4 @@ MEASURES = (
     alignment_by_transfer,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
-ON_REQUEST = (beyond_memory,)
+ON_REQUEST = (beyond_memory, scale_curves)
