@@ -29,7 +29,7 @@ from colonnade.algorithms.newton_leader import GROWTH, Leader, Search, Verdict
 from colonnade.algorithms.proximal_newton import ProximalNewton
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.newton import NewtonBlock, OfRows, Place, signed_pieces
+from colonnade.blocks.newton import NewtonBlock, OfRows, Place, ToldNumbers, signed_pieces
 from colonnade.blocks.row_blocks import BLOCK, each_block, in_order, run_of
 from colonnade.blocks.subspace import Held, PastDirections, Steps
 from colonnade.engine.exchange import Part
@@ -338,7 +338,7 @@ class NewtonParty:
             held = self.held if holder == self.net.me else None
             told = None if held is None else held.signal
             signal = await self._tell_or_hear("signal", holder, rows, told, heeds=heeds)
-            curvature = _by_blocks(self.loss.curvature_from, signal)
+            curvature = signal.made(self.loss.curvature_from)
             if curvature is None:
                 told = None if held is None else held.curvature
                 curvature = await self._tell_or_hear("curvatures", holder, rows, told, heeds=heeds)
@@ -348,7 +348,7 @@ class NewtonParty:
 
     async def _tell_or_hear(
         self, tag: str, holder: str, rows: Rows, told: Callable[[int, int], FloatArray] | None, *, heeds: bool
-    ) -> Any:
+    ) -> ToldNumbers:
         """A number for each of a holder's rows: in two bytes while rounds bring much, later in four.
 
         told: the numbers of rows from one to before another, at their holder, which never has all of them in full.
@@ -367,21 +367,15 @@ class NewtonParty:
                 self.session.allowance.backward(short.size)
             await self.session.tell(tag, (unit, short))
             if not heeds:
-                return np.zeros((0, *shape[1:]))
+                short = short[:0]
         else:
             heard = await self.session.hear(holder, tag)
             if type(heard) is not tuple or len(heard) != 2 or type(heard[0]) is not float:
                 raise ProtocolError(f"party {holder!r} must tell a unit and an array at step {tag!r}")
             unit, short = heard[0], expect_array(heard[1], shape, kind, holder, tag)
-            if not (math.isfinite(unit) and np.isfinite(short).all()):
+            if not (math.isfinite(unit) and (kind is np.int16 or np.isfinite(short).all())):
                 raise ProtocolError(f"party {holder!r} must tell finite numbers at step {tag!r}")
-        found = np.empty(short.shape, np.float32)  # any direction will do: it need not be known better than that
-
-        def lengthen(at: int, end: int) -> None:
-            found[at:end] = short[at:end] * unit
-
-        each_block(lengthen, len(short))
-        return found
+        return ToldNumbers(short, unit)
 
     def _direction(self, epoch: int, signals: list[OfRows], curvatures: list[OfRows]) -> FloatArray:
         """This party's new directions as columns: its step, and the same with random signs for each piece more."""
@@ -569,17 +563,3 @@ def _largest(told: Callable[[int, int], FloatArray], count: int) -> float:
         return max(float(some.max(initial=0.0)), -float(some.min(initial=0.0)))
 
     return max(in_order(make, [*range(0, count, BLOCK), count] if count else [0]), default=0.0)
-
-
-def _by_blocks(of: Callable[[Any], Any], values: Any) -> Any:
-    """What a function makes of each row, without arrays of all rows on the way; None where it makes none."""
-    first = of(values[:1])
-    if first is None:
-        return None
-    out = np.empty(values.shape, first.dtype)
-
-    def make(at: int, end: int) -> None:
-        out[at:end] = of(values[at:end])
-
-    each_block(make, len(values))
-    return out

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.row_blocks import sum_ends
 from colonnade.kernels import gram
 
-OfRows: TypeAlias = tuple[Rows, npt.NDArray[np.floating[Any]]]  # rows, and a number or several for each of them
+OfRows: TypeAlias = tuple[Rows, Any]  # rows, and a number or several for each: an array, `ToldNumbers`, or on the disk
 
 # Columns up to which a matrix is made and factored.
 LIMIT = 2048
@@ -35,6 +35,8 @@ CHUNK = 1 << 13
 _STALE = 0.02
 # Blocks of rows whose curvatures are divided at a time.
 _BLOCKS = 64
+# Rows whose curvatures are kept at a time.
+_AT_ONCE = 1 << 18
 # Versions of what is on the disk that a run which is broken off may go back to, and one more.
 VERSIONS = 4
 
@@ -56,6 +58,29 @@ class Place(Protocol):
 
     def numbers(self, count: int, dtype: Any) -> Stored | None: ...  # noqa: D102
     def known_numbers(self, told: Any, count: int, dtype: Any) -> Stored: ...  # noqa: D102
+
+
+class ToldNumbers:
+    """A number about each row, or several, in the short form in which they were told; some rows at a time in full.
+
+    of: what is made of the numbers, where it is not they that are wanted.
+    """
+
+    def __init__(self, short: npt.NDArray[Any], unit: float, of: Callable[[Any], Any] | None = None) -> None:
+        self.short, self.unit, self._of = short, unit, of
+        self.shape, self.ndim, self.dtype = short.shape, short.ndim, self[:0].dtype
+
+    def __len__(self) -> int:
+        return len(self.short)
+
+    def __getitem__(self, rows: slice) -> Any:
+        # Single precision: any direction will do, and it need not be known better than that.
+        found = (self.short[rows] * self.unit).astype(np.float32)
+        return found if self._of is None else self._of(found)
+
+    def made(self, of: Callable[[Any], Any]) -> ToldNumbers | None:
+        """What a function makes of each number; None where it makes nothing."""
+        return None if of(self[:1]) is None else ToldNumbers(self.short, self.unit, of)
 
 
 class NewtonBlock:
@@ -118,7 +143,8 @@ class NewtonBlock:
         """The gradient of the mean loss over so many rows, and of the penalty."""
         out = self.pull()
         for chosen, signal in pieces:
-            self.backward(chosen, signal.reshape(len(chosen), self.outputs), 1.0 / rows, out)
+            for at, end in self._groups(chosen):
+                self.backward(chosen[at:end], signal[at:end].reshape(end - at, self.outputs), 1.0 / rows, out)
         return out
 
     def matrix(self, pieces: Sequence[OfRows], rows: int, output: int, bend: FloatArray) -> FloatArray:
@@ -135,13 +161,16 @@ class NewtonBlock:
         return out
 
     def _parts(self, pieces: Sequence[OfRows], rows: int, output: int) -> Iterator[tuple[Rows, Any]]:
-        """Rows and what is summed over them, some whole blocks at a time: sums have the bits that they have at once."""
+        """Rows and what is summed over them, some whole blocks at a time: never a number in full for each row."""
         for chosen, curvature in pieces:
-            ends = sum_ends(chosen, self.columns.block)
-            for first in range(0, len(ends) - 1, _BLOCKS):
-                at, end = ends[first], ends[min(first + _BLOCKS, len(ends) - 1)]
+            for at, end in self._groups(chosen):
                 some = curvature[at:end].reshape(end - at, self.outputs)
                 yield chosen[at:end], np.ascontiguousarray(some[:, output]) / rows
+
+    def _groups(self, rows: Rows) -> Iterator[tuple[int, int]]:
+        ends = sum_ends(rows, self.columns.block)
+        for first in range(0, len(ends) - 1, _BLOCKS):
+            yield ends[first], ends[min(first + _BLOCKS, len(ends) - 1)]
 
     # -- the model's minimum ------------------------------------------------------------------------------------
 
@@ -170,12 +199,14 @@ class NewtonBlock:
         last = [one for _, one in self.curved if not isinstance(one, np.ndarray)]
         found: list[OfRows] = []
         for chosen, curvature in pieces:
-            stored = None
-            if self.place is not None and isinstance(curvature, np.ndarray) and curvature.dtype == np.float32:
-                stored = self.place.numbers(len(curvature), np.float32) if curvature.ndim == 1 else None
-            if stored is not None:
-                stored[:] = curvature
-            found.append((chosen, curvature if stored is None else cast("Any", stored)))
+            kept: Any = curvature
+            if isinstance(curvature, (np.ndarray, ToldNumbers)):
+                flat = self.place is not None and curvature.ndim == 1 and curvature.dtype == np.float32
+                stored = self.place.numbers(len(curvature), np.float32) if flat and self.place is not None else None
+                kept = np.empty(curvature.shape, curvature.dtype) if stored is None else stored
+                for at in range(0, len(curvature), _AT_ONCE):
+                    kept[at : at + _AT_ONCE] = curvature[at : at + _AT_ONCE]
+            found.append((chosen, kept))
         self._drop(last)
         return found
 
@@ -257,7 +288,7 @@ class NewtonBlock:
         return x
 
 
-def _apart(new: npt.NDArray[np.floating[Any]], old: npt.NDArray[np.floating[Any]]) -> float:
+def _apart(new: Any, old: Any) -> float:
     """The sum of the differences' sizes, without a third array."""
     return sum(
         float(np.abs(new[at : at + CHUNK] - old[at : at + CHUNK]).sum(dtype=np.float64))
