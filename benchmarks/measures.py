@@ -32,6 +32,7 @@ from many_parties import many_parties
 from network import long_messages, mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
+from scale_curves import scale_curves
 from scale_pass import scale_pass
 from sealed import sealed
 from served import alignment_served
@@ -198,4 +199,4 @@ MEASURES = (
     alignment_served,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
-ON_REQUEST = (beyond_memory, engines)
+ON_REQUEST = (beyond_memory, engines, scale_curves)
