@@ -15,7 +15,8 @@ import numpy.typing as npt
 from colonnade.data import labels
 from colonnade.data.ids import canonical
 from colonnade.defences.scores import Answers
-from colonnade.errors import DataError, OptionError, PartySilent, RunFailed, VersionMismatch
+from colonnade.errors import ColonnadeError, DataError, OptionError, PartySilent, RunFailed, VersionMismatch
+from colonnade.events.daily import HTTP, DailyCounts
 from colonnade.families import family
 from colonnade.families.scoring import SummedScorer
 from colonnade.jobs import model_file, people
@@ -101,7 +102,12 @@ def serve_once(
     version: the beginning of the id of the version to answer with, if it is not the promoted one.
     """
     part, served = loaded(party, version)
-    gate = people.Gate.of(party, asker, served, tell)
+    gate, counts = people.Gate.of(party, asker, served, tell), DailyCounts(party.folder)
+
+    def ask(count: int) -> people.Refusal | None:
+        refusal = gate(count)
+        counts.add(asker, count, refused=refusal is not None)
+        return refusal
 
     def read() -> tuple[Any, ...]:
         table, directory = _directory(party, part, served, tell)
@@ -117,9 +123,12 @@ def serve_once(
 
     async def program(net: Net, lookup: Any) -> int:
         terms, rounds = _terms(job, asker), party.policy.max_rounds
-        return await serve(net, terms, scorer_of(part, party, job), lookup, gate, rounds)
+        return await serve(net, terms, scorer_of(part, party, job), lookup, ask, rounds)
 
-    return int(use(job, party, part, asker, program, read))
+    try:
+        return int(use(job, party, part, asker, program, read))
+    finally:
+        counts.write()
 
 
 def serve_http(
@@ -174,6 +183,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
     """Join the partners, and let the server answer for as long as the line to them is up."""
     part, served = loaded(party, version)
     server.prepared = part.prepared
+    counts = DailyCounts(party.folder)
 
     def read() -> tuple[Any, ...]:
         return _directory(party, part, served, tell)
@@ -186,7 +196,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
             if rows is not None:  # features of people, who bring their exposures
                 here = _among(ids, served)
-                judge(party, part, rows.take(here), tell)
+                judge(party, part, rows.take(here), tell, keep=False)
                 return part.prepared.apply(rows.take(here)) if here.any() else None, here, rows.added
             places, known = directory.find(ids)
             added = None if table.added is None else np.zeros(len(ids))
@@ -220,14 +230,30 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
             return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added), party.answers)))
 
         net.spawn(watch())
-        server.score = score
+        server.score = _counted(score, counts)
         tell(f"the partners are there, version {short(part.training)}")
         try:
             await ended
         finally:
             server.score = None
+            counts.write()
 
     use(job, party, part, party.name, program, read)
+
+
+def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
+    """Return what answers requests, and counts them."""
+
+    def counting(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
+        try:
+            found = score(ids, rows)
+        except ColonnadeError:
+            counts.add(HTTP, len(ids), refused=True)
+            raise
+        counts.add(HTTP, len(ids))
+        return found
+
+    return counting
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
