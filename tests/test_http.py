@@ -18,7 +18,8 @@ import pytest
 
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, OptionError, PartySilent, PolicyRefused
-from colonnade.service import guarded_server, http
+from colonnade.remote import guarded_server
+from colonnade.service import http
 from colonnade.tables import preparation
 from colonnade.tables.table import Table
 from ports import free_ports

@@ -151,7 +151,7 @@ def _diff(given: list[str], party: PartyFile) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from colonnade.service.differences import facts_that_differ, parts_that_differ
+    from colonnade.inspection.differences import facts_that_differ, parts_that_differ
     from colonnade.versions.shelf import Shelf
 
     shelf = Shelf(party.folder, party.name)

@@ -19,7 +19,7 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Series:
+class CurveLine:
     """One curve: its points, its colour (`s1` to `s4`) and its name."""
 
     x: Sequence[float]
@@ -28,17 +28,17 @@ class Series:
     name: str
 
     @property
-    def known(self) -> Series:
+    def known(self) -> CurveLine:
         """The same with the points alone that are numbers, as many as can be told apart."""
         pairs = [(a, b) for a, b in zip(self.x, self.y, strict=True) if math.isfinite(a) and math.isfinite(b)]
         x, y = thinned([a for a, _ in pairs], [b for _, b in pairs])
-        return Series(np.asarray(x).tolist(), np.asarray(y).tolist(), self.kind, self.name)
+        return CurveLine(np.asarray(x).tolist(), np.asarray(y).tolist(), self.kind, self.name)
 
 
 def chart(
     key: str,
     title: str,
-    series: Sequence[Series],
+    series: Sequence[CurveLine],
     x_label: str,
     *,
     y_text: Any = short_number,
@@ -73,13 +73,13 @@ def chart(
     )  # fmt: skip
 
 
-def _range(drawn: Sequence[Series], *, from_zero: bool) -> Range:
+def _range(drawn: Sequence[CurveLine], *, from_zero: bool) -> Range:
     low, high = min(min(one.y) for one in drawn), max(max(one.y) for one in drawn)
     room = _ROOM * (high - low) or abs(high) * _ROOM or 1.0
     return (0.0 if from_zero else low - room), high + room
 
 
-def _words(drawn: Sequence[Series]) -> str:
+def _words(drawn: Sequence[CurveLine]) -> str:
     """Return what the curves show in a sentence, for those who can't see them."""
     ends = [f"{one.name} from {short_number(one.y[0])} to {short_number(one.y[-1])}" for one in drawn]
     return "; ".join(ends)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from colonnade.dashboard.charts import Series, chart
+from colonnade.dashboard.charts import CurveLine, chart
 from colonnade.dashboard.frame import PageBody
 from colonnade.dashboard.overview import state_of
 from colonnade.dashboard.party_records import PartyRecords, VersionRecord
@@ -16,17 +16,18 @@ from colonnade.dashboard.pieces import (
     element,
     empty,
     joined,
-    mark,
     number,
     panel,
     table,
     trouble,
+    written_date,
 )
 from colonnade.dashboard.version_page import history_of
 from colonnade.errors import ColonnadeError
-from colonnade.service.differences import facts_that_differ, part_of_version
+from colonnade.inspection.differences import facts_that_differ, part_of_version
 from colonnade.versions.shelf import UNNAMED
 
+_NAME, _GAP = 7, "\N{NO-BREAK SPACE}" * 3  # letters of a version in a legend; its digits are wider than letters
 _LESS_IS_BETTER = ("loss", "rmse", "mae", "deviance", "error", "pinball")
 
 
@@ -51,15 +52,18 @@ def compare_page(records: PartyRecords, links: Links, first: str, second: str, c
     except ColonnadeError as error:
         facts, parts, wrong = [], [{}, {}], str(error)
     names = tuple(_name(one) for one in (a, b))
-    jobs = [row for row in facts if not row[0].startswith("metrics: ")]
+    jobs = [
+        (what, *map(written_date, pair)) if what == "date" else (what, *pair)
+        for what, *pair in facts if not what.startswith("metrics: ")
+    ]  # fmt: skip
     content = joined(
         head,
         trouble(wrong) if wrong else "",
-        block("metrics", panel("How well they do", _metrics(a, b, names))),
-        element("div", *_courses(a, b, names), kind="grid"),
+        element("div", block("metrics", panel("How well they do", _metrics(a, b, names))), *_courses(a, b, names),
+                kind="cards"),
         block("parts", panel("This party's own part", _parts(parts, names))),
         block("jobs", panel("What differs in how they were made", _table(("what", *names), jobs))),
-    )
+    )  # fmt: skip
     return PageBody(title, content, place)
 
 
@@ -84,7 +88,7 @@ def _form(known: Sequence[VersionRecord], a: VersionRecord, b: VersionRecord, li
     def choice(key: str, label: str, chosen: VersionRecord) -> Html:
         options = "".join(
             f'<option value="{escape(_key(one))}"{" selected" if one is chosen else ""}>{escape(_name(one))}, '
-            f"{escape(one.version.date[:16].replace('T', ' '))}{', in use' if one.in_use else ''}</option>"
+            f"{escape(written_date(one.version.date))}{', in use' if one.in_use else ''}</option>"
             for one in known
         )
         return element("label", label, " ", Html(f'<select name="{key}">{options}</select>'))
@@ -107,10 +111,11 @@ def _metrics(a: VersionRecord, b: VersionRecord, names: Sequence[str]) -> Html:
             better = (other < one) == any(word in key for word in _LESS_IS_BETTER)
             sign = "+" if other > one else ""
             kind = "quiet" if other == one else "good" if better else "bad"
-            change = mark(f"{sign}{number(other - one)}", kind)
+            change = element("span", f"{sign}{number(other - one)}", kind=f"change {kind}")
         rows.append((key, number(one), number(other), change))
     rows.append(("state", state_of(a), state_of(b), ""))
-    return table(("figure", *names, "change"), rows, caption="figures of both")
+    short_names = (name[:_NAME] for name in names)
+    return table(("figure", *short_names, "change"), rows, caption="figures of both")
 
 
 def _courses(a: VersionRecord, b: VersionRecord, names: Sequence[str]) -> list[Html]:
@@ -120,7 +125,7 @@ def _courses(a: VersionRecord, b: VersionRecord, names: Sequence[str]) -> list[H
         for record, name, kind in zip((a, b), names, ("s1", "s2"), strict=True):
             history = [one for one in history_of(record.version.folder) if isinstance(one.get(key), int | float)]
             rounds = [float(one.get("rounds") or 0) for one in history]
-            series.append(Series(rounds, [float(one[key]) for one in history], kind, name))
+            series.append(CurveLine(rounds, [float(one[key]) for one in history], kind, f"{name[:_NAME]}{_GAP}"))
         if any(len(one.x) > 1 for one in series):
             found.append(chart(f"both-{key.replace('_', '-')}", title, series, "rounds"))
     return found

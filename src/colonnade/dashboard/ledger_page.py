@@ -10,6 +10,7 @@ from colonnade.dashboard.overview import ledger_mark
 from colonnade.dashboard.party_records import LedgerState, PartyRecords
 from colonnade.dashboard.pieces import (
     Html,
+    bar,
     block,
     clock_time,
     element,
@@ -21,6 +22,7 @@ from colonnade.dashboard.pieces import (
     size,
     table,
     trouble,
+    written_date,
 )
 from colonnade.jobs.policy import kind_of
 from colonnade.jobs.words import what_kinds_show
@@ -42,7 +44,7 @@ def ledger_page(records: PartyRecords, command: str) -> PageBody:
     report, shows = ledger.report, what_kinds_show(records.job)
     content = joined(
         block("head", head, wrong),
-        block("left", panel("What left, by partner and kind", _by_kind(report, shows))),
+        block("left", _by_kind(report, shows), kind="stack"),
         block("runs", panel("Run by run", _by_run(report))),
         block("witnesses", panel("Countersigned", _witnesses(report))),
     )
@@ -74,17 +76,20 @@ def _grouped(messages: Mapping[tuple[str, str], int]) -> Counter[tuple[str, str]
 def _by_kind(report: Report, shows: Mapping[str, str]) -> Html:
     counts, sizes = _grouped(report.by_kind), _grouped(report.bytes_by_kind)
     if not counts:
-        return empty("No message has left yet.")
-    rows: list[tuple[object, ...]] = [
-        (to, kind, f"{count:,}", size(sizes[to, kind]), shows.get(kind, "–"))
-        for (to, kind), count in sorted(counts.items())
-    ]
+        return panel("What left", empty("No message has left yet."))
+    found = []
     for to in sorted({to for to, _ in counts}):
-        messages = sum(count for (name, _), count in counts.items() if name == to)
-        whole = sum(count for (name, _), count in sizes.items() if name == to)
-        rows.append((element("b", f"all to {to}"), "", f"{messages:,}", size(whole), ""))
-    header = ("to", "kind", "messages", "bytes", "what it shows")
-    return table(header, rows, caption="what left, by partner and kind", texts=(0, 1, 4))
+        kinds = sorted((kind for name, kind in counts if name == to), key=lambda kind: -sizes[to, kind])
+        whole, messages = sum(sizes[to, kind] for kind in kinds), sum(counts[to, kind] for kind in kinds)
+        rows = [
+            (kind, bar(sizes[to, kind] / max(whole, 1), f"the share of {kind}"), size(sizes[to, kind]),
+             f"{counts[to, kind]:,}", shows.get(kind, "–"))
+            for kind in kinds
+        ]  # fmt: skip
+        header, about = ("kind", "", "bytes", "messages", "what it shows"), f"{size(whole)} in {messages:,} messages"
+        shown = table(header, rows, caption=f"what left for {to}", texts=(0, 1, 4), units={2: "", 3: "messages"})
+        found.append(panel(f"What left for {to}", shown, about=element("span", about, kind="quiet")))
+    return joined(*found)
 
 
 def _by_run(report: Report) -> Html:
@@ -97,12 +102,12 @@ def _by_run(report: Report) -> Html:
         partners = ", ".join(lacking.get(run.number, ()))
         seen = mark(f"not by {partners}", "warn") if partners else mark("by all", "good")
         rows.append(
-            (f"{run.number:,}", run.time[:16].replace("T", " "), run.purpose or "training",
+            (f"{run.number:,}", written_date(run.time), run.purpose or "training",
              f"{sum(run.sent.values()):,}", size(sum(run.sent_bytes.values())), seen)
         )  # fmt: skip
     header = ("run", "began", "for", "messages", "bytes", "countersigned")
     more = element("p", f"The newest {_RUNS} of {len(found)} runs.", kind="quiet") if len(found) > _RUNS else ""
-    return joined(table(header, rows, caption="runs in the ledger", texts=(1, 2, 5)), more)
+    return joined(table(header, rows, caption="runs in the ledger", texts=(0, 1, 2, 5)), more)
 
 
 def _witnesses(report: Report) -> Html:

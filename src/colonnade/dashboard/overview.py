@@ -24,6 +24,7 @@ from colonnade.dashboard.pieces import (
     tile,
     tiles,
     trouble,
+    written_date,
 )
 from colonnade.dashboard.run_course import RunCourse
 from colonnade.errors import ColonnadeError
@@ -150,12 +151,13 @@ def _versions(versions: Sequence[VersionRecord], links: Links, command: str) -> 
     rows = []
     for record in versions:
         version = record.version
-        said = "  ".join(f"{name} {number(value)}" for name, value in version.metrics.items())
+        held_out = {name: value for name, value in version.metrics.items() if name.startswith("held-out")}
+        said = " · ".join(f"{name} {number(value)}" for name, value in (held_out or version.metrics).items())
         rows.append(
             (
                 links.to(version.name or "unnamed", "versions", _key(record)),
                 state_of(record),
-                version.date[:16].replace("T", " "),
+                written_date(version.date),
                 f"{version.about['rows']:,}" if isinstance(version.about.get("rows"), int) else "–",
                 said or "–",
                 audit_of(record),

@@ -94,33 +94,46 @@ def panel(title: str, *content: object, about: object = "", wide: bool = False) 
 
 
 def table(
-    header: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str, texts: Iterable[int] = (0,)
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    caption: str,
+    texts: Iterable[int] = (0,),
+    units: Mapping[int, str] | None = None,
 ) -> Html:
     """Return a table that can be moved sideways where it is wider than the screen.
 
-    texts: the numbers of the columns that hold texts; those in others are numbers, and stand at the right.
+    texts: the numbers of the columns that hold texts; those in others are numbers, and stand at the right. units: of
+    tables whose last column holds sentences, which stand below the rest of their row on a phone: what stands there
+    behind the numbers of these columns, instead of a head.
     """
     words = set(texts)
     kinds = ["t" if number in words else None for number in range(len(header))]
     head = joined(*(element("th", name, scope="col", kind=kind) for name, kind in zip(header, kinds, strict=True)))
     body = joined(
         *(
-            element("tr", *(element("td", cell, kind=kind) for cell, kind in zip(row, kinds, strict=True)))
+            element(
+                "tr",
+                *(
+                    element("td", cell, kind=kind, data_n=(units or {}).get(place))
+                    for place, (cell, kind) in enumerate(zip(row, kinds, strict=True))
+                ),
+            )
             for row in rows[:_MOST_ROWS]
         )
     )
     more = element("p", f"and {len(rows) - _MOST_ROWS:,} more", kind="quiet") if len(rows) > _MOST_ROWS else ""
     whole = element(
         "table", element("caption", caption, kind="unseen"), element("thead", element("tr", head)),
-        element("tbody", body),
+        element("tbody", body), kind="says" if units is not None else None,
     )  # fmt: skip
     return joined(element("div", whole, kind="scroll", tabindex="0", role="region", aria_label=caption), more)
 
 
-def facts(pairs: Iterable[tuple[object, object]]) -> Html:
-    """Return names with their values."""
+def facts(pairs: Iterable[tuple[object, object]], *, sheet: bool = False) -> Html:
+    """Return names with their values; many of them in several columns (`sheet`)."""
     rows = joined(*(element("div", element("dt", name), element("dd", value)) for name, value in pairs))
-    return element("dl", rows, kind="facts")
+    return element("dl", rows, kind="facts sheet" if sheet else "facts")
 
 
 def bar(part: float | None, name: str) -> Html:
@@ -165,12 +178,12 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float) -> Html:
-    """Write a time of day in UTC, with the date for whoever points at it."""
+    """Write a day and a time in UTC."""
     try:
         when = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return Html("–")
-    return element("time", when.strftime("%Y-%m-%d %H:%M"), datetime=when.isoformat(timespec="seconds"))
+    return element("time", when.strftime("%Y-%m-%d %H:%M:%S"), datetime=when.isoformat(timespec="seconds"))
 
 
 def clock_time(seconds: float) -> Html:
@@ -180,6 +193,11 @@ def clock_time(seconds: float) -> Html:
     except (ValueError, OverflowError, OSError):
         return Html("–")
     return element("time", when.strftime("%H:%M:%S"), datetime=when.isoformat(timespec="seconds"))
+
+
+def written_date(text: str) -> str:
+    """Write a date as a file has it for people, to the second."""
+    return text[:19].replace("T", " ")
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -52,7 +52,7 @@ class Phase:
     words: str = ""
 
 
-class Curve:
+class CurvePoints:
     """Points of a curve, of which every other one is dropped where there would be too many."""
 
     def __init__(self) -> None:
@@ -95,8 +95,10 @@ class RunCourse:
     messages: int = 0
     latest: dict[str, float] = field(default_factory=dict)  # the last of each of the losses and metrics
     metric_name: str = "metric"
-    losses: Curve = field(default_factory=Curve)  # (seconds, round, loss, metric, held-out loss, held-out metric)
-    traffic: Curve = field(default_factory=Curve)  # (seconds, bytes)
+    losses: CurvePoints = field(
+        default_factory=CurvePoints
+    )  # (seconds, round, loss, metric, held-out loss, held-out metric)
+    traffic: CurvePoints = field(default_factory=CurvePoints)  # (seconds, bytes)
     said: deque[tuple[float, str, bool]] = field(default_factory=lambda: deque(maxlen=_SAID))  # when, what, a warning
     end: Mapping[str, Any] | None = None
     ended_at: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from colonnade.dashboard.charts import Series, bytes_text, chart
+from colonnade.dashboard.charts import CurveLine, bytes_text, chart
 from colonnade.dashboard.frame import OFTEN, SELDOM, PageBody
 from colonnade.dashboard.pieces import (
     Html,
@@ -48,8 +48,8 @@ def run_page(name: str, course: RunCourse, links: Links, *, alive: bool, now: fl
         block("head", _head(course, state, until - course.began)),
         block("state", _state(course, state, links, now), kind="strip"),
         block("figures", _figures(course, live=live)),
-        element("div", *_charts(course), kind="grid"),
-        element("div", block("lines", _lines(course, now, live=live)), block("said", _said(course)), kind="grid two"),
+        element("div", *_charts(course), kind="cards"),
+        element("div", block("lines", _lines(course, now, live=live)), block("said", _said(course)), kind="cards two"),
     )
     return PageBody(f"{job}: {_STATES[state]}", content, "Overview", OFTEN if live else SELDOM)
 
@@ -149,10 +149,10 @@ def _charts(course: RunCourse) -> list[Html]:
         if course.facts.get("party") not in (course.facts.get("holders") or ())
         else "It appears with the second evaluation."
     )
-    pairs = [Series(x, loss, "s1", "training"), Series(x, held_loss, "s2", "held out")]
-    scores = [Series(x, metric, "s1", "training"), Series(x, held_metric, "s2", "held out")]
+    pairs = [CurveLine(x, loss, "s1", "training"), CurveLine(x, held_loss, "s2", "held out")]
+    scores = [CurveLine(x, metric, "s1", "training"), CurveLine(x, held_metric, "s2", "held out")]
     sent = course.traffic.whole
-    times = Series([at for at, _ in sent], [count for _, count in sent], "s3", "sent")
+    times = CurveLine([at for at, _ in sent], [count for _, count in sent], "s3", "sent")
     found = []
     if points or not sealed:
         found.append(chart("loss", "Loss", pairs, label, empty=unheard))

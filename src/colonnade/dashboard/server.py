@@ -25,7 +25,7 @@ from colonnade.dashboard.run_page import run_page
 from colonnade.dashboard.services_page import services_page
 from colonnade.dashboard.version_page import version_page
 from colonnade.errors import ColonnadeError, OptionError
-from colonnade.service.guarded_server import GuardedHandler, GuardedServer
+from colonnade.remote.guarded_server import GuardedHandler, GuardedServer
 from colonnade.versions.shelf import UNNAMED
 
 HOST = "127.0.0.1"
@@ -141,8 +141,9 @@ class _Handler(GuardedHandler):
             return
         # Not a redirect: a browser that was sent here by another site would not show a new cookie after one.
         to = self.server.links.at()
+        icon = f'<link rel="icon" href="{self.server.links.at("mark.svg")}">'  # else a browser asks elsewhere
         on = f'<meta http-equiv="refresh" content="0;url={to}">'
-        page = f'<!DOCTYPE html><html lang="en"><head><title>colonnade</title>{on}</head></html>'
+        page = f'<!DOCTYPE html><html lang="en"><head><title>colonnade</title>{icon}{on}</head></html>'
         self._send(200, _HTML, page.encode(), {"Set-Cookie": cookie})
 
     def _page(self, parts: tuple[str, ...], query: Mapping[str, str]) -> None:

@@ -51,7 +51,7 @@ def services_page(records: PartyRecords, command: str) -> PageBody:
         element(
             "div", block("chart", day_bars("asked", "Requests by day", counts, f"The last {len(counts)} days.")),
             block("days", panel("Day by day", table(header, rows, caption="requests by day", texts=(0, 1)))),
-            kind="grid two",
+            kind="cards two",
         ),
     )  # fmt: skip
     return PageBody("Services", content, "Services")

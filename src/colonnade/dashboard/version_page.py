@@ -10,7 +10,7 @@ from typing import Any
 
 from colonnade import private_files
 from colonnade.audit.kept_audit import KeptAudit
-from colonnade.dashboard.charts import Series, chart
+from colonnade.dashboard.charts import CurveLine, chart
 from colonnade.dashboard.frame import PageBody
 from colonnade.dashboard.overview import audit_of, drift_word, state_of
 from colonnade.dashboard.party_records import PartyRecords, VersionRecord
@@ -29,12 +29,13 @@ from colonnade.dashboard.pieces import (
     tile,
     tiles,
     trouble,
+    written_date,
 )
 from colonnade.errors import ColonnadeError, DataError
 from colonnade.families import family
+from colonnade.inspection.differences import facts_of
 from colonnade.jobs import model_file
 from colonnade.report.svg import part_of
-from colonnade.service.differences import facts_of
 from colonnade.versions.drift_file import KeptDrift
 from colonnade.versions.profile import ColumnProfile, read_profiles
 from colonnade.versions.shelf import UNNAMED
@@ -53,23 +54,40 @@ def version_page(records: PartyRecords, record: VersionRecord, links: Links, whe
     head = joined(
         element("h1", f"Version {name} ", state_of(record)),
         element(
-            "p", f"trained {version.date[:16].replace('T', ' ')} · ",
-            joined(*(part for one in moves for part in (" · ", one)))[3:], kind="lead",
+            "p", f"trained {written_date(version.date)} · ",
+            moves[0], *(part for one in moves[1:] for part in (" · ", one)), kind="lead",
         ),
     )  # fmt: skip
     held = trouble(f"It is held back and not in use: {version.held}.") if version.held else ""
     content = joined(
         block("head", head, held, *map(trouble, record.trouble)),
         block("figures", _figures(record)),
-        element("div", *_course(version.folder), kind="grid"),
-        block("part", panel("This party's own part", _part(records, key))),
+        element("div", *_course(version.folder), block("part", _own_part(records, key)), kind="cards"),
         block("audit", panel("What others could find out", _audit(record.audit, where, name), about=audit_of(record))),
-        block("drift", panel("Drift", _drift(record.drift, where))),
+        element(
+            "div",
+            block("drift", panel("Drift", _drift(record.drift, where))),
+            block("report", panel("Report", _report(record, links, key, where, name))),
+            kind="cards two",
+        ),
         block("profile", panel("Columns in training", _profile(version.folder))),
-        block("report", panel("Report", _report(record, links, key, where, name))),
-        block("facts", panel("How it was made", facts(facts_of(version).items()))),
+        block("facts", panel("How it was made", facts(_told(record), sheet=True))),
     )
     return PageBody(f"Version {name}", content, "Overview")
+
+
+def _own_part(records: PartyRecords, key: str) -> Html:
+    return panel("This party's own part", _part(records, key))
+
+
+def _told(record: VersionRecord) -> list[tuple[str, str]]:
+    """Return what its file says of how it was made; an option that is not set says nothing."""
+    found = {name: value for name, value in facts_of(record.version).items() if value not in ("", "null")}
+    return [
+        (name.replace("_", " "), written_date(value) if name == "date" else value)
+        for name, value in found.items()
+        if not name.startswith("metrics: ")
+    ]
 
 
 def _figures(record: VersionRecord) -> Html:
@@ -100,8 +118,10 @@ def _course(folder: Path) -> list[Html]:
     if not history:
         return []
 
-    def curve(key: str, kind: str, name: str) -> Series:
-        return Series([_number(one, "rounds") for one in history], [_number(one, key) for one in history], kind, name)
+    def curve(key: str, kind: str, name: str) -> CurveLine:
+        return CurveLine(
+            [_number(one, "rounds") for one in history], [_number(one, key) for one in history], kind, name
+        )
 
     metric = str(history[-1].get("metric_name") or "metric")
     drawn = (("loss", "Loss"), ("metric", metric))
@@ -134,7 +154,7 @@ def _audit(audit: KeptAudit | None, where: str, name: str) -> Html:
         return empty("Nobody has audited it yet: what could the others find out about this party?",
                      f"colonnade audit {where} --version {name}")  # fmt: skip
     verdict = "It found no more than is allowed." if audit.passed else audit.trouble
-    said = f"Of a {audit.of}, made {audit.date[:16].replace('T', ' ')}. {verdict}"
+    said = f"Of a {audit.of}, made {written_date(audit.date)}. {verdict}"
     rows = [
         (one.attack, one.attacker, one.about, one.what or "–", one.measure, number(one.score, 3), number(one.floor, 3),
          mark(one.verdict(audit.threshold), "bad" if one.advantage > audit.threshold else "good"))
@@ -156,7 +176,7 @@ def _drift(drift: KeptDrift | None, where: str) -> Html:
         for one in sorted(drift.columns, key=lambda one: -one.index)
     ]  # fmt: skip
     header = ("column", "index", "", "missing now", "in training", "what does not fit")
-    said = f"{drift.rows:,} rows, looked at {drift.date[:16].replace('T', ' ')}."
+    said = f"{drift.rows:,} rows, looked at {written_date(drift.date)}."
     return joined(element("p", said, kind="quiet"), table(header, rows, caption="drift", texts=(0, 2, 5)))
 
 

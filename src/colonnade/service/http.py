@@ -6,8 +6,8 @@
 Behind it is the line to the partners, who run `colonnade serve`. Every request shows a token that lies in a file of the
 party's own. `GET /openapi.json` describes it all.
 
-Nobody can hold it up without the token: see `guarded_server`. That is why this is the standard library's server and
-not uvicorn, which has no such guards: built on top of it, they took more lines and half the speed (see ADR 2).
+Nobody can hold it up without the token: see `remote.guarded_server`. That is why this is the standard library's server
+and not uvicorn, which has no such guards: built on top of it, they took more lines and half the speed (see ADR 2).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any
 
 from colonnade import private_files
 from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
+from colonnade.remote.guarded_server import OPEN, SECONDS, GuardedHandler, GuardedServer
 from colonnade.remote.place import host_and_port
-from colonnade.service.guarded_server import OPEN, SECONDS, GuardedHandler, GuardedServer
 from colonnade.service.http_request import DESCRIPTION, parse
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
