@@ -98,8 +98,10 @@ def _figures(
         found.append(tile(links.to(size(left), "ledger"), "left in all", ledger_mark(ledger)))
     elif ledger.trouble:
         found.append(tile(links.to("see why", "ledger"), "ledger", ledger_mark(ledger)))
+    elif ledger.busy:
+        found.append(tile("…", "left in all", ledger_mark(ledger)))
     else:
-        found.append(tile("nothing" if not ledger.busy else "…", "left in all"))
+        found.append(tile("nothing", "left in all"))
     days = records.days()
     if days or records.serving():
         day = max(days, default="")

@@ -130,15 +130,17 @@ class RunCourse:
         elif kind == ENDED:
             self.end, self.ended_at, self.waited_for = data, event.at, ()
             self.bytes = _whole(data.get("bytes")) or self.bytes
+            self.messages = _whole(data.get("messages")) or self.messages
+            self.round = _whole(data.get("rounds")) or self.round
 
     def _phase(self, event: Event) -> None:
-        what, done, total = (event.data.get(key) for key in ("what", "done", "total"))
-        if not self.phases or self.phases[-1].what != _text(what):
-            self.phases.append(Phase(_text(what), event.at))
-            del self.phases[:-_PHASES]
-        phase = self.phases[-1]
-        phase.done, phase.total = _whole(done) or 0, _whole(total) or 0
-        phase.words = _text(event.data.get("words"))
+        what, words, done, total = (event.data.get(key) for key in ("what", "words", "done", "total"))
+        named = _text(words)[:1].isalpha()  # a step of its own, such as "round 3 of 9", and not "370 of 740 ids"
+        last = self.phases[-1] if self.phases else None
+        if last is None or last.what != _text(what) or (named and last.words != words):
+            last = Phase(_text(what), event.at)
+            self.phases = [*self.phases, last][-_PHASES:]
+        last.words, last.done, last.total = _text(words), _whole(done) or 0, _whole(total) or 0
         self._counted(event)
 
     def _counted(self, event: Event) -> None:
@@ -176,6 +178,11 @@ class RunCourse:
             how = self.end.get("how")
             return how if how in (DONE, FAILED, STOPPED) else FAILED
         return LIVE if alive else KILLED
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Those with labels."""
+        return _texts(self.facts.get("holders"))
 
     @property
     def rate(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from colonnade.dashboard.charts import CurveLine, bytes_text, chart
 from colonnade.dashboard.frame import OFTEN, SELDOM, PageBody
@@ -32,7 +33,7 @@ from colonnade.events.event import DONE, FAILED, STOPPED
 from colonnade.versions.identity import short
 
 _SAID = 60  # sentences that are shown
-_PHASES = 40
+_PHASES, _DIGITS = 40, 16
 _STATES = {
     LIVE: "live", DONE: "done", FAILED: "failed", STOPPED: "stopped", KILLED: "killed",
 }  # fmt: skip
@@ -48,15 +49,20 @@ def run_page(name: str, course: RunCourse, links: Links, *, alive: bool, now: fl
         block("head", _head(course, state, until - course.began)),
         block("state", _state(course, state, links, now), kind="strip"),
         block("figures", _figures(course, live=live)),
-        element("div", *_charts(course), kind="cards"),
-        element("div", block("lines", _lines(course, now, live=live)), block("said", _said(course)), kind="cards two"),
+        element(
+            "div",
+            *_charts(course, until),
+            block("lines", _lines(course, now, live=live)),
+            block("said", _said(course), kind="rest"),
+            kind="cards",
+        ),
     )
     return PageBody(f"{job}: {_STATES[state]}", content, "Overview", OFTEN if live else SELDOM)
 
 
 def _head(course: RunCourse, state: str, seconds: float) -> Html:
     of = course.facts
-    partners = ", ".join(map(str, of.get("partners") or ())) or "nobody"
+    partners = ", ".join(course.lines) or "nobody"
     words = [f"with {partners}", str(of.get("model", "")), str(of.get("algorithm", "")), str(of.get("protection", ""))]
     return joined(
         element("h1", str(of.get("job", "")), " ", mark(_STATES[state])),
@@ -68,7 +74,7 @@ def _head(course: RunCourse, state: str, seconds: float) -> Html:
 def _state(course: RunCourse, state: str, links: Links, now: float) -> Html:
     """Return what goes on in one line, with how much of it is done."""
     if state == LIVE:
-        return joined(_doing(course, now), bar(course.part, "how much is done"))
+        return joined(_doing(course, now), "" if course.part is None else bar(course.part, "how much is done"))
     end = course.end or {}
     if state == DONE:
         training = str(end.get("training", ""))
@@ -108,7 +114,7 @@ def _figures(course: RunCourse, *, live: bool) -> Html:
     most, rounds = of.get("epochs"), course.round
     if course.epoch is not None:
         found.append(tile(f"{course.epoch:,}", "epoch", f"of {_count(most)} at most" if most else ""))
-    elif course.phases:
+    elif course.phases and live:
         last = course.phases[-1]
         found.append(tile(f"{last.done:,}", last.what, f"of {last.total:,}" if last.total else ""))
     if rounds is not None:
@@ -128,13 +134,14 @@ def _figures(course: RunCourse, *, live: bool) -> Html:
         found.append(tile(number(latest["validation_metric"]), course.metric_name, "held out"))
     if course.rows is not None:
         found.append(tile(f"{course.rows:,}", "common rows"))
-    found.append(tile(size(course.bytes), "sent", f"{course.messages:,} messages" if course.messages else ""))
+    if course.bytes:
+        found.append(tile(size(course.bytes), "sent", f"{course.messages:,} messages" if course.messages else ""))
     if live and (left := course.seconds_left) is not None:
         found.append(tile(duration(left), "left", "at most"))
-    return tiles(*found)
+    return tiles(*found) if found else Html("")
 
 
-def _charts(course: RunCourse) -> list[Html]:
+def _charts(course: RunCourse, until: float) -> list[Html]:
     points = course.losses.whole
     seconds, rounds, loss, metric, held_loss, held_metric = (
         ([point[place] for point in points] for place in range(6)) if points else ([] for _ in range(6))
@@ -146,7 +153,7 @@ def _charts(course: RunCourse) -> list[Html]:
         "Sealed training shows nobody a loss. A label holder that holds rows out sees a metric at the end."
         if sealed
         else "Only the first label holder hears losses."
-        if course.facts.get("party") not in (course.facts.get("holders") or ())
+        if course.facts.get("party") not in course.holders
         else "It appears with the second evaluation."
     )
     pairs = [CurveLine(x, loss, "s1", "training"), CurveLine(x, held_loss, "s2", "held out")]
@@ -158,7 +165,7 @@ def _charts(course: RunCourse) -> list[Html]:
         found.append(chart("loss", "Loss", pairs, label, empty=unheard))
         found.append(chart("metric", course.metric_name, scores, label, empty=unheard))
     else:
-        found.append(_phases(course, unheard))
+        found.append(_phases(course, unheard, until))
     found.append(
         chart("sent", "Bytes sent", [times], "seconds", y_text=bytes_text, from_zero=True,
               empty="It appears once something was sent in rounds.")
@@ -166,10 +173,17 @@ def _charts(course: RunCourse) -> list[Html]:
     return found
 
 
-def _phases(course: RunCourse, words: str) -> Html:
-    rows = [(phase.what, _how_far(phase), clock_time(phase.began)) for phase in course.phases[-_PHASES:]]
+def _phases(course: RunCourse, words: str, until: float) -> Html:
+    shown = course.phases[-_PHASES:]
+    ends = [*(phase.began for phase in shown[1:]), until]
+    took = [max(end - phase.began, 0.0) for phase, end in zip(shown, ends, strict=True)]
+    longest = max(took, default=0.0) or 1.0
+    rows = [
+        (_how_far(phase), bar(seconds / longest, "how long beside the longest"), duration(seconds))
+        for phase, seconds in zip(shown, took, strict=True)
+    ]
     listed = (
-        table(("step", "how far", "began"), rows, caption="steps", texts=(0, 1))
+        table(("step", "", "took"), rows, caption="steps", texts=(0, 1))
         if rows
         else element("p", "No step has begun yet.", kind="quiet")
     )
@@ -177,11 +191,14 @@ def _phases(course: RunCourse, words: str) -> Html:
 
 
 def _how_far(phase: Phase) -> str:
-    return phase.words or (f"{phase.done:,} of {phase.total:,}" if phase.total else f"{phase.done:,}")
+    if phase.words[:1].isalpha():
+        return phase.words
+    return f"{phase.what}: {phase.words or f'{phase.done:,}'}"
 
 
 def _lines(course: RunCourse, now: float, *, live: bool) -> Html:
-    sent = (course.end or {}).get("sent") or {}
+    sent = (course.end or {}).get("sent")
+    sent = sent if isinstance(sent, Mapping) else {}
     rows: list[tuple[object, ...]] = []
     for name, line in course.lines.items():
         if not live:
@@ -195,7 +212,8 @@ def _lines(course: RunCourse, now: float, *, live: bool) -> Html:
     header = ("partner", "line", "since") if live else ("partner", "sent")
     whole = table(header, rows, caption="partners", texts=(0, 1, 2) if live else (0,))
     of = course.facts
-    more = facts((name, of[key]) for name, key in (("digest of the job", "digest"), ("run", "run")) if of.get(key))
+    names = (("digest of the job", "digest"), ("run", "run"))
+    more = facts((name, str(of[key])[:_DIGITS]) for name, key in names if of.get(key))
     return panel("Partners", whole, more)
 
 
@@ -205,7 +223,7 @@ def _said(course: RunCourse) -> Html:
     lines = list(course.said)[-_SAID:][::-1]
     found = joined(
         *(
-            element("li", clock_time(at), " ", mark("note", "warn") if warned else "", " " if warned else "", words)
+            element("li", clock_time(at), mark("note", "warn") if warned else "", element("span", words.strip()))
             for at, words, warned in lines
         )
     )
