@@ -100,6 +100,8 @@ class Tab:
         while time.monotonic() < until:
             message = json.loads(self._socket.read(LIMIT) or "{}")
             if message.get("id") == self._number:
+                if "navigated" in str(message.get("error")):  # the page went away meanwhile: there is no answer
+                    return {"exceptionDetails": message["error"]}
                 assert "error" not in message, (method, message)
                 return message["result"]
             if "method" in message:
@@ -125,17 +127,20 @@ class Tab:
             assert time.monotonic() < until
             self.hear()
 
+    def _evaluated(self, script: str):
+        return self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+
     def value(self, script: str):
         """What an expression comes to in the page."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        found = self._evaluated(script)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
     def wait(self, script: str) -> None:
-        """Wait until an expression is true in the page."""
+        """Wait until an expression is true in the page, whichever page that is by then."""
         until = time.monotonic() + LIMIT
-        while not self.value(script):
-            assert time.monotonic() < until, script
+        while "exceptionDetails" in (found := self._evaluated(script)) or not found["result"].get("value"):
+            assert time.monotonic() < until, (script, found)
             self.hear(0.03)
 
     def key(self, key: str) -> None:

@@ -151,13 +151,12 @@ function charts(root, only) {
     figure.addEventListener("pointerleave", () => readAt(figure, null));
     figure.addEventListener("blur", () => readAt(figure, null));
     figure.addEventListener("keydown", event => {
-      const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
-      if (step === undefined) return;
+      const xs = figure.numbers.series.reduce((a, b) => (a.x.length >= b.x.length ? a : b)).x, last = xs.length - 1;
+      const now = figure.dataset.at === undefined ? last : nearest(xs, Number(figure.dataset.at));
+      const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: last }[event.key];
+      if (to === undefined) return;
       event.preventDefault();
-      const xs = figure.numbers.series.reduce((a, b) => (a.x.length >= b.x.length ? a : b)).x;
-      const now = figure.dataset.at === undefined ? xs.length - 1 - Math.max(step, 0)
-        : nearest(xs, Number(figure.dataset.at));
-      readAt(figure, xs[Math.max(0, Math.min(xs.length - 1, now + step))]);
+      readAt(figure, xs[Math.max(0, Math.min(last, to))]);
     });
     if (figure.dataset.at !== undefined) readAt(figure, Number(figure.dataset.at));
   }
