@@ -136,8 +136,6 @@ def _figures(course: RunCourse, *, live: bool) -> Html:
         found.append(tile(f"{course.rows:,}", "common rows"))
     if course.bytes:
         found.append(tile(size(course.bytes), "sent", f"{course.messages:,} messages" if course.messages else ""))
-    if live and (left := course.seconds_left) is not None:
-        found.append(tile(duration(left), "left", "at most"))
     return tiles(*found) if found else Html("")
 
 
