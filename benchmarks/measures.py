@@ -21,6 +21,7 @@ from audit import audits
 from beside_secretflow import sealed_beside_secretflow
 from beyond_memory import beyond_memory
 from boosted_trees import boosted_trees, boosted_trees_of_a_million, tree_predictions, trees_beside_secretflow
+from dashboard import dashboard
 from encrypted import encrypted_products, encrypted_training
 from engines import engines
 from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, other_losses, slow_line
@@ -197,6 +198,7 @@ MEASURES = (
     alignment,
     alignment_of_a_million,
     alignment_served,
+    dashboard,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
 ON_REQUEST = (beyond_memory, engines, scale_curves)

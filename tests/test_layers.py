@@ -109,9 +109,9 @@ def test_no_pickle_and_no_unseeded_randomness():
 ROOMS = (
     "notebooks", "compiling", "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto",
     "blocks", "streams", "networks", "sums", "alignment", "defences", "engine", "flows", "sealed", "boosting",
-    "algorithms", "horizontal", "inference", "binning", "ledger", "families", "workers", "versions", "views",
-    "attacks", "inversions", "audit", "conventions", "timelines", "estimators", "validation", "jobs", "report",
-    "inspection", "service", "planning", "flower", "cli",
+    "algorithms", "horizontal", "inference", "binning", "ledger", "events", "families", "workers", "versions",
+    "views", "attacks", "inversions", "audit", "conventions", "timelines", "estimators", "validation", "jobs",
+    "report", "inspection", "service", "planning", "dashboard", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

@@ -1,4 +1,4 @@
-"""What an organisation runs: init, check, audit, plan, run, replay, report, predict, serve, drift, ledger, model."""
+"""What an organisation runs: init, check, audit, plan, run, replay, report, predict, serve and so on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.cli.audit import add_audit_options
+from colonnade.cli.dashboard import add_dashboard, show_dashboard
 from colonnade.cli.drift import add_data
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
@@ -94,6 +95,8 @@ def add_commands(commands: Any) -> None:
     add_actions(ledger)
     _job_and_party(ledger)
 
+    add_dashboard(commands)
+
     model = commands.add_parser("model", help="a party's versions of the model: list, show, diff, promote, rollback")
     add_model_actions(model)
     _job_and_party(model)
@@ -125,6 +128,7 @@ def run_command(options: argparse.Namespace) -> int:
         "ledger": _ledger,
         "model": _model,
         "drift": _drift,
+        "dashboard": show_dashboard,
     }
     return found[options.command](options)
 
@@ -143,6 +147,7 @@ def _init(options: argparse.Namespace) -> int:
         print(f"wrote {options.name / FOLDER / name}.tar.gz: all that {name} needs and nothing of the others; send it")
     print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
+    print(f"to look on: colonnade dashboard {options.name} --as {parties[0]}")
     return 0
 
 

@@ -21,5 +21,7 @@ def short_number(value: float) -> str:
     size = abs(value)
     for least, unit, digits in ((1e9, "G", 1e9), (1e6, "M", 1e6), (1e4, "k", 1e3)):
         if size >= least:
-            return f"{value / digits:.3g}{unit}"
+            return f"{value / digits:.3g}{unit}".replace("-", "−")
+    if size >= 1e3:  # which three digits would write as 1e+03
+        return f"{value:.0f}".replace("-", "−")
     return f"{value:.3g}".replace("-", "−") if size >= 1e-4 or not size else f"{value:.0e}".replace("-", "−")

@@ -6,44 +6,37 @@
 Behind it is the line to the partners, who run `colonnade serve`. Every request shows a token that lies in a file of the
 party's own. `GET /openapi.json` describes it all.
 
-Nobody can hold it up without the token: a request must have come within a deadline, however it drips, and where all
-places are taken, the oldest of those who are still sending gives up its own. That is why this is the standard library's
-server and not uvicorn, which has neither: built on top of it, they took more lines and half the speed (see ADR 2).
+Nobody can hold it up without the token: see `remote.guarded_server`. That is why this is the standard library's server
+and not uvicorn, which has no such guards: built on top of it, they took more lines and half the speed (see ADR 2).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
-import io
 import ipaddress
 import json
 import re
 import secrets
 import socket
-import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from colonnade import __version__, private_files
+from colonnade import private_files
 from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
+from colonnade.remote.guarded_server import OPEN, SECONDS, GuardedHandler, GuardedServer
 from colonnade.remote.place import host_and_port
 from colonnade.service.http_request import DESCRIPTION, parse
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
 MAX_BODY = 1 << 23  # bytes
-MAX_HEAD = 1 << 16  # bytes of a request before its body
-AT_ONCE = 64  # requests that are answered at the same time
-OPEN = 128  # connections; more than AT_ONCE, so that somebody is always still sending when all are taken
+AT_ONCE = 64  # requests that are answered at the same time: fewer than OPEN, so that somebody is always still sending
 _DRAINED = 1 << 26  # bytes of a refused request that are still read, so that its caller gets to read why
 _LENGTH = re.compile(r"[0-9]{1,18}")  # `isdigit` takes digits of every alphabet
 _NOTHING: Mapping[str, str] = {}
-_SECONDS = 30.0  # for a caller to send its request, from the first byte to the last, and as long to take its answer
 
 # (ids, their rows or None for the party's own data) -> one answer per id
 Score = Callable[[list[str], Table | None], list[dict[str, Any]]]
@@ -94,36 +87,12 @@ def token_in(path: Path) -> str:
     return token
 
 
-class _Line(io.RawIOBase):
-    """Reads a connection until a deadline, which bytes that drip in do not move, and only so many bytes."""
-
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        self._connection, self._end, self.allowed = connection, time.monotonic() + seconds, MAX_HEAD
-
-    def readable(self) -> bool:
-        """Say that this stream can be read, as `io` asks."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Take some bytes; TimeoutError after the deadline, and where more come than a request has."""
-        left = self._end - time.monotonic()
-        if left <= 0 or not self.allowed:
-            raise TimeoutError("the request did not come in time, or has no end")
-        self._connection.settimeout(left)
-        taken = self._connection.recv_into(buffer, min(len(buffer), self.allowed))
-        self.allowed -= taken
-        return taken
-
-
-class Server(ThreadingHTTPServer):
+class Server(GuardedServer):
     """Answers requests in threads; scores come from `score`, which may be called from any of them.
 
     beside: the columns of exposures and offsets that rows have. public: whether other machines may reach it. seconds:
     in which a request must have come. most: open connections.
     """
-
-    daemon_threads = True
-    request_queue_size = OPEN  # callers that may wait to be let in
 
     def __init__(
         self,
@@ -134,67 +103,27 @@ class Server(ThreadingHTTPServer):
         *,
         beside: Mapping[str, str] = _NOTHING,
         public: bool = False,
-        seconds: float = _SECONDS,
+        seconds: float = SECONDS,
         most: int = OPEN,
     ) -> None:
         self.token, self.prepared, self.beside = token, prepared, beside
         self.score = score  # None while the partners are not there
         self.turns = threading.BoundedSemaphore(AT_ONCE)
-        self.seconds, self._most = seconds, most
-        self._open: dict[socket.socket, bool] = {}  # whether its request is still to come; the oldest first
-        self._guard = threading.Lock()
         check_address(address, public=public)
         try:
-            super().__init__(_host_and_port(address), _Handler)
+            super().__init__(_host_and_port(address), _Handler, seconds=seconds, most=most)
         except (OSError, ValueError) as error:
             raise _unfit(address, error) from None
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection; if all places are taken, it gets that of the one that has been sending for longest."""
-        with self._guard:
-            if len(self._open) >= self._most:
-                oldest = next((line for line, sending in self._open.items() if sending), request)
-                self._open.pop(oldest, None)
-                with contextlib.suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread sees the end, and closes it
-            if len(self._open) < self._most:
-                self._open[request] = True
-        super().process_request(request, client_address)
-
-    def has_come(self, connection: socket.socket) -> None:
-        """Keep the connection's place: its whole request is here, and ours to answer."""
-        with self._guard:
-            if connection in self._open:
-                self._open[connection] = False
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection, and free its place."""
-        with self._guard:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the traceback of an error, unless it only says that a caller is gone."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
 
 
 _WAITING = "the partners are not there"
 _PLACES = "there is /score, /health and /openapi.json"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(GuardedHandler):
     server: Server
-    server_version, sys_version = f"colonnade/{__version__}", ""
 
-    def setup(self) -> None:
-        """Read from a line that has one deadline for the whole request."""
-        super().setup()
-        self.rfile.close()
-        self._line = _Line(self.connection, self.server.seconds)
-        self.rfile = io.BufferedReader(self._line)
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """Answer everybody, with or without a token: nothing here says anything about the model."""
         if self.path == "/openapi.json":
             self._answer(200, DESCRIPTION)
@@ -209,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer what the library itself refuses in JSON too, as everything else."""
         self._answer(code, {"error": message or "the request is wrong"})
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         """Answer with scores, or refuse; what can be refused is refused before the body is read."""
         if self.path != "/score":
             self._refuse(404, _PLACES)
@@ -270,13 +199,4 @@ class _Handler(BaseHTTPRequestHandler):
                 left -= taken
 
     def _answer(self, status: int, value: Any) -> None:
-        body = json.dumps(value).encode()
-        self.connection.settimeout(self.server.seconds)  # the answer has a time of its own
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing, as a request names people."""
+        self.put(status, "application/json", json.dumps(value).encode())

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from colonnade.data import labels
 from colonnade.data.ids import canonical
 from colonnade.defences.scores import Answers
-from colonnade.errors import DataError, OptionError, PartySilent, RunFailed, VersionMismatch
+from colonnade.errors import ColonnadeError, DataError, OptionError, PartySilent, RunFailed, VersionMismatch
+from colonnade.events.daily import HTTP, DailyCounts
 from colonnade.families import family
 from colonnade.families.scoring import SummedScorer
 from colonnade.jobs import model_file, people
@@ -105,7 +106,12 @@ def serve_once(
     version: the beginning of the id of the version to answer with, if it is not the promoted one.
     """
     part, served = loaded(party, version)
-    gate = people.Gate.of(party, asker, served, tell)
+    gate, counts = people.Gate.of(party, asker, served, tell), DailyCounts(party.folder)
+
+    def ask(count: int) -> people.Refusal | None:
+        refusal = gate(count)
+        counts.add(asker, count, refused=refusal is not None)
+        return refusal
 
     def read() -> tuple[Any, ...]:
         table, directory = _directory(party, part, served, tell)
@@ -123,10 +129,13 @@ def serve_once(
         terms, rounds = _terms(job, asker), party.policy.max_rounds
         scorer = scorer_of(part, party, job)
         hold = await net.in_thread(held_by, party.engine, scorer)
-        return await serve(net, terms, scorer, lookup, gate, rounds, hold)
+        return await serve(net, terms, scorer, lookup, ask, rounds, hold)
 
-    with party.engine or nullcontext():
-        return int(use(job, party, part, asker, program, read))
+    try:
+        with party.engine or nullcontext():
+            return int(use(job, party, part, asker, program, read))
+    finally:
+        counts.write()
 
 
 def serve_http(
@@ -181,6 +190,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
     """Join the partners, and let the server answer for as long as the line to them is up."""
     part, served = loaded(party, version)
     server.prepared = part.prepared
+    counts = DailyCounts(party.folder)
 
     def read() -> tuple[Any, ...]:
         return _directory(party, part, served, tell)
@@ -195,7 +205,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
             if rows is not None:  # features of people, who bring their exposures
                 here = _among(ids, served)
-                judge(party, part, rows.take(here), tell)
+                judge(party, part, rows.take(here), tell, keep=False)
                 return part.prepared.apply(rows.take(here)) if here.any() else None, here, rows.added
             places, known = directory.find(ids)
             added = None if table.added is None else np.zeros(len(ids))
@@ -229,15 +239,31 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
             return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added), party.answers)))
 
         net.spawn(watch())
-        server.score = score
+        server.score = _counted(score, counts)
         tell(f"the partners are there, version {short(part.training)}")
         try:
             await ended
         finally:
             server.score = None
+            counts.write()
 
     with party.engine or nullcontext():
         use(job, party, part, party.name, program, read)
+
+
+def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
+    """Return what answers requests, and counts them."""
+
+    def counting(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
+        try:
+            found = score(ids, rows)
+        except ColonnadeError:
+            counts.add(HTTP, len(ids), refused=True)
+            raise
+        counts.add(HTTP, len(ids))
+        return found
+
+    return counting
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
