@@ -135,6 +135,25 @@ def test_bits_are_the_same_with_one_two_and_three_actors_and_without_any() -> No
     assert found == [hashlib.sha256(b"".join(sums(DenseColumns(X)))).hexdigest()] * 6
 
 
+STOPPED = """
+import os, signal
+from test_ray_executor import X, ShardedColumns, RayExecutor, sums
+executor = RayExecutor(2, deadline=120.0)
+columns = ShardedColumns.place(executor, X)
+before = sums(columns)
+executor._deadline = 10.0  # from here on everything is compiled
+os.kill(executor.about(0)[1], signal.SIGSTOP)
+print("the same" if sums(columns) == before and executor.deaths == 1 else "others")
+executor.close()
+"""
+
+
+@needs_ray
+@slow
+def test_an_actor_that_says_nothing_is_replaced() -> None:
+    assert "the same" in fresh(STOPPED)
+
+
 @needs_ray
 @slow
 def test_a_cluster_that_runs_already(tmp_path) -> None:
