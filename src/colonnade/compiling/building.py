@@ -20,7 +20,7 @@ from colonnade.compiling.kinds import declared
 from colonnade.compiling.linking import link, linker
 from colonnade.compiling.shipped import LEVELS
 
-# LLVM would use half of AVX-512's width, which was best on its first processors; with all of it transforms take 28 % less.
+# LLVM would use half of AVX-512's width, as was best on its first processors; with all of it transforms take 28 % less.
 _FEATURES = {"x86-64-v4": "-prefer-256-bit"}
 
 
