@@ -41,7 +41,9 @@ def can_compile() -> bool:
 
 def compile_kernels(folder: Path) -> list[Path]:
     """One library for each level of processors, by processes side by side."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    # pip shows its environment for builds to Python by this variable, so what stands in it stays.
+    paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     made = {level: folder / f"{level}.so" for level in _source("shipped").LEVELS}
     command = [sys.executable, "-m", "colonnade.compiling.building"]
     running = [subprocess.Popen([*command, level, str(out)], env=environment) for level, out in made.items()]

@@ -153,6 +153,14 @@ def test_another_wish_is_refused(monkeypatch):
         again(np.zeros((3, 2)), np.arange(3), np.zeros((2, 1)), np.zeros((3, 1)))
 
 
+def test_numba_that_is_wished_for_has_to_be_there(monkeypatch):
+    monkeypatch.setenv("COLONNADE_KERNELS", "numba")
+    monkeypatch.setattr(compiled, "_numba_is_here", lambda: False)
+    again = Compiled(columns.dense_forward.function)
+    with pytest.raises(InputError, match=r"^COLONNADE_KERNELS=numba needs numba.*pip install 'colonnade\[compile\]'$"):
+        again(np.zeros((3, 2)), np.arange(3), np.zeros((2, 1)), np.zeros((3, 1)))
+
+
 def test_the_library_calls_nothing_but_what_every_python_and_every_glibc_has(libraries):
     for path in libraries.glob("*.so"):
         names = path.read_bytes()

@@ -100,6 +100,8 @@ class Compiled:
         return call(*arguments)
 
     def _dispatcher(self) -> Callable[..., Any]:
+        if not _numba_is_here():
+            raise InputError("COLONNADE_KERNELS=numba needs numba, which is not here: pip install 'colonnade[compile]'")
         from colonnade.compiling.compiler import dispatcher
 
         return dispatcher(self, kept=_folder_of(*_sources(self.function))[1])
