@@ -99,8 +99,9 @@ def test_the_same_in_processes():
 
 
 @pytest.mark.parametrize("leader", ["a", "b"])
-def test_ids_in_many_bins(monkeypatch, leader):
-    for name, small in (("BIN", 64), ("CHUNK", 100), ("_VALUES", 15)):
+@pytest.mark.parametrize("many", [400, 1 << 25], ids=["names made twice", "names kept"])
+def test_ids_in_many_bins(monkeypatch, leader, many):
+    for name, small in (("MANY", many), ("BIN", 64), ("CHUNK", 100), ("_VALUES", 15)):
         monkeypatch.setattr(transfer, name, small)
     lists = numbers(range(700)), numbers(range(500, 800))
     assert bins_of(700)[0] == 11
