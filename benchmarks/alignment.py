@@ -93,10 +93,7 @@ def alignment(quick: bool) -> Rows:
 
 
 def alignment_of_a_million(quick: bool) -> Rows:
-    """Two parties in a process each, as many ids at each, half of them common: one party's ids by all seconds.
-
-    Ten million against ten million with COLONNADE_LARGE=1.
-    """
+    """Two parties in a process each, as many ids at each, half common; ten million with COLONNADE_LARGE=1."""
     decade = [300, 1000, 3000] if quick else [200_000, 632_000, 2_000_000]
     sizes = [*decade, *([] if quick else [1_000_000]), *([10_000_000] if "COLONNADE_LARGE" in os.environ else [])]
     cases = [(200 if quick else 10_000, POWERS), *((size, TRANSFER) for size in sizes)]

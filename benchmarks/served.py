@@ -16,10 +16,8 @@ from programs import aligner
 
 
 def alignment_served(quick: bool) -> Rows:
-    """A thousand ids against many that are served, two parties in processes, half of the thousand in common.
-
-    `python benchmarks/served.py 1000 10000000 FOLDER` does it for ten million, and goes on where it was broken off.
-    """
+    """A thousand ids against many that are served, two parties in processes, half of the thousand in common."""
+    # `python benchmarks/served.py 1000 10000000 FOLDER` does it for ten million, and goes on where it was broken off.
     few, many = (10, [600]) if quick else (1000, [20_000, 50_000, 100_000, 1_000_000])
     rows: Rows = [("load of the machine", f"{os.getloadavg()[0]:.1f}", f"{os.cpu_count()} cores")]
     for count in many:

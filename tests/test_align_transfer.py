@@ -99,8 +99,9 @@ def test_the_same_in_processes():
 
 
 @pytest.mark.parametrize("leader", ["a", "b"])
-def test_ids_in_many_bins(monkeypatch, leader):
-    for name, small in (("BIN", 64), ("CHUNK", 100), ("_VALUES", 15)):
+@pytest.mark.parametrize("many", [400, 1 << 25], ids=["names made twice", "names kept"])
+def test_ids_in_many_bins(monkeypatch, leader, many):
+    for name, small in (("MANY", many), ("BIN", 64), ("CHUNK", 100), ("_VALUES", 15)):
         monkeypatch.setattr(transfer, name, small)
     lists = numbers(range(700)), numbers(range(500, 800))
     assert bins_of(700)[0] == 11
@@ -486,9 +487,11 @@ def test_orders_are_those_of_a_sort_of_all_at_once(monkeypatch, size, at_once):
     known, low = Ordered(words[:, 0].copy(), words[:, 1].astype(np.uint32)), words.copy()
     low[:, 1] &= np.uint64(0xFFFFFFFF)
     wanted = np.vstack([low[::2], rng.integers(0, 2**64, (50, 2), np.uint64)])
-    places, there = known.find(wanted)
-    assert there.tolist() == [True] * len(low[::2]) + [False] * 50
-    assert (low[places[there]] == low[::2]).all()
+    for step in (len(wanted), 5):  # a few among many are looked for in another way
+        for at in range(0, len(wanted), step):
+            places, there = known.find(wanted[at : at + step])
+            assert there.tolist() == [at + k < len(low[::2]) for k in range(len(there))]
+            assert (low[places[there]] == wanted[at : at + step][there]).all()
     numbers = rng.integers(0, 7, size).astype(np.uint16)
     order, starts = by_number(numbers, 7)
     assert order.tolist() == np.argsort(numbers, kind="stable").tolist()

@@ -6,6 +6,7 @@ highest bits, which takes the order's own 4 bytes, and a few heaps at a time are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,37 @@ class Ordered:
 
     def find(self, wanted: Words) -> tuple[Rows, npt.NDArray[np.bool_]]:
         """Return where these values stand among the rows, and whether they do; they lie close together, or are few."""
-        if not len(wanted):
-            return np.empty(0, np.int64), np.empty(0, np.bool_)
+        if not len(wanted) or not len(self.order):
+            return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
         first, last = int(wanted[:, 0].min()) >> 48, int(wanted[:, 0].max()) >> 48
         rows = self.order[self.starts[first] : self.starts[last + 1]]
+        if len(rows) > _AT_ONCE + 4 * len(wanted):
+            return self._find_few(wanted[:, 0], wanted[:, 1])
         known = np.stack([self._heads[rows], self._tails[rows].astype(np.uint64)], axis=1)
         places, there = positions(known, np.arange(len(rows)), wanted)
         return (rows[places] if len(rows) else places).astype(np.int64), there
+
+    def _find_few(self, heads: Array, tails: Array) -> tuple[Rows, npt.NDArray[np.bool_]]:
+        top, last = (heads >> np.uint64(48)).astype(np.int64), len(self.order) - 1
+
+        def less(at: Rows) -> npt.NDArray[np.bool_]:
+            rows = self.order[np.minimum(at, last)]
+            known = self._heads[rows]
+            found: npt.NDArray[np.bool_] = (known < heads) | ((known == heads) & (self._tails[rows] < tails))
+            return found
+
+        at = halved(self.starts[top], self.starts[top + 1], less)
+        rows = self.order[np.minimum(at, last)].astype(np.int64)
+        return rows, (at <= last) & (self._heads[rows] == heads) & (self._tails[rows] == tails)
+
+
+def halved(low: Rows, high: Rows, less: Callable[[Rows], npt.NDArray[np.bool_]]) -> Rows:
+    """Return for each span of places the first one where what stands there is not less than what is looked for."""
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        smaller = less(middle)
+        low, high = np.where(open_ & smaller, middle + 1, low), np.where(open_ & ~smaller, middle, high)
+    return low
 
 
 def in_order(words: Words) -> Order:

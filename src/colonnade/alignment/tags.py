@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import private_files
-from colonnade.alignment.ordering import Ordered
+from colonnade.alignment.ordering import Ordered, halved
 from colonnade.errors import CheckpointError
 
 Array = npt.NDArray[Any]
@@ -85,16 +85,11 @@ class Tags:
     def find(self, heads: Heads, tails: Tails) -> tuple[Array, npt.NDArray[np.bool_]]:
         """Return where these tags would stand, and whether they do."""
         top, wanted = (heads >> np.uint64(48)).astype(np.int64), _rest(heads, tails)
-        low, end = self._starts[top], self._starts[top + 1]
-        high, last = end.copy(), max(0, len(self.rest) - 1)
-        if not len(self.rest):
-            return low, np.zeros(len(low), np.bool_)
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            less = self.rest[np.minimum(middle, last)] < wanted
-            low = np.where(open_ & less, middle + 1, low)
-            high = np.where(open_ & ~less, middle, high)
-        return low, (low < end) & (self.rest[np.minimum(low, last)] == wanted)
+        end, last = self._starts[top + 1], len(self.rest) - 1
+        if last < 0:
+            return end, np.zeros(len(end), np.bool_)
+        at = halved(self._starts[top], end, lambda at: self.rest[np.minimum(at, last)] < wanted)
+        return at, (at < end) & (self.rest[np.minimum(at, last)] == wanted)
 
 
 def _rest(heads: Heads, tails: Tails) -> Array:

@@ -33,6 +33,7 @@ from colonnade.runtimes.wire import expect_array
 BIN = 1 << 16  # ids of the leader in a bin, on average
 CHUNK = 1 << 16  # ids that are hashed, or looked up, at once
 _VALUES = 1 << 18  # values in a message: 3 MB
+MANY = 1 << 25  # ids of which no names are kept, as these take 16 bytes: they are made once more, a fifth more time
 _AHEAD = 8  # messages that a party sends before the other one has taken the first of them
 _PURPOSE = b"colonnade oblivious alignment v1\0"
 _TAG = np.frombuffer(b"colonnade oblivious alignment v1", np.uint8)
@@ -83,8 +84,10 @@ class _Transfer(Role):
         found = np.empty(self.rows, np.uint16)
 
         def hash_chunk(part: slice) -> None:
-            self.names[part] = names_of(self.packed, part)
-            key = _mixed(self.names[part], self.key_of_keys)[:, 0]
+            names = names_of(self.packed, part)
+            if self.rows < MANY:
+                self.names[part] = names
+            key = _mixed(names, self.key_of_keys)[:, 0]
             found[part] = ((key >> np.uint64(32)) * np.uint64(bins)) >> np.uint64(32)
 
         await self.in_pieces(hash_chunk, slice(0, self.rows), step, _HASHED)
@@ -107,8 +110,13 @@ class _Transfer(Role):
 
     def keys_of(self, part: slice) -> tuple[Words, Words, Words]:
         """Return names, keys of the table, and words for these ids, in the order of bins."""
-        names = self.names[self.order[part]]
+        rows = self.order[part]
+        names = self.names[rows] if self.rows < MANY else self.names_again(rows)
         return names, _mixed(names, self.key_of_keys), _mixed(names, self.key_of_words)
+
+    def names_again(self, rows: Order) -> Words:
+        """Make the names of these ids once more."""
+        return names_of(taken(self.packed, rows.astype(np.int64)), slice(0, len(rows)))
 
     async def heard(self, step: str) -> None:
         """Wait until the other party has taken one more message: what it has not taken lies in somebody's memory."""
@@ -128,8 +136,7 @@ class _Transfer(Role):
         rows = self.order[places]
         names = np.empty((len(rows), 2), np.uint64)
         for part in chunks(len(rows), CHUNK):  # once more, as they would have been in the way
-            some = taken(self.packed, rows[part].astype(np.int64))
-            names[part] = await self.net.in_thread(names_of, some, slice(0, part.stop - part.start))
+            names[part] = await self.net.in_thread(self.names_again, rows[part])
         order = await self.net.in_thread(in_order, names)
         await self.agree(names[order], count, asked)
         return rows[order].astype(np.int64)
