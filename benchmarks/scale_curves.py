@@ -125,14 +125,14 @@ def train(way: str, rows: int, columns: int, parties: int) -> Counted:
 def one_point(way: str, rows: int, columns: int, parties: int) -> Point:
     """Measure in this process: first few rows, then all."""
     train(way, FEW, columns, parties)
-    base, spent = peak_of_this(), list[float]()
+    base, spent, peaks = peak_of_this(), list[float](), list[int]()
     while sum(spent) < ENOUGH and len(spent) < 3:  # the least of a few: other work on the machine costs CPU too
         began = time.process_time()
         on = train(way, rows, columns, parties)
         spent.append(time.process_time() - began)
-    cpu = min(spent)
+        peaks.append(peak_of_this() - base)
     sent = [each.bytes for each in on.traffic.values()]
-    return Point(rows, columns, parties, cpu, max(sent), float(np.mean(sent)), peak_of_this() - base)
+    return Point(rows, columns, parties, min(spent), max(sent), float(np.mean(sent)), peaks[0])
 
 
 def peak_of_this() -> int:
@@ -170,11 +170,11 @@ def curves(way: str, points: Sequence[Point], axis: str, rounds: int) -> Rows:
             "memory": exponent(at, [float(one.peak) for one in points]),
         }
         words = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
-        found.append((f"{way}: exponents in {axis}", words, along(at, points) if axis == "rows" else "-"))
+        found.append((f"{way}: exponents in {axis}", words, fixed_and_each(at, points) if axis == "rows" else "-"))
     return found
 
 
-def along(rows: Sequence[float], points: Sequence[Point]) -> str:
+def fixed_and_each(rows: Sequence[float], points: Sequence[Point]) -> str:
     """CPU, bytes and memory of a run as a fixed part and one for each row."""
     from scipy.optimize import nnls
 
@@ -187,7 +187,7 @@ def along(rows: Sequence[float], points: Sequence[Point]) -> str:
         each = np.stack([np.ones(len(rows)), np.array(rows)], axis=1) / np.array(found)[:, None]
         (fixed, slope), _ = nnls(each, np.ones(len(rows)))
         words.append(
-            f"{name} {fixed:.2f} s + {slope / unit:.2f} µs"
+            f"{name} {fixed:.2f} s + {slope / unit:.3g} µs"
             if unit < 1
             else f"{name} {fixed / 1e6:.1f} MB + {slope:.0f}"
         )

@@ -58,8 +58,8 @@ def test_curves_of_scale_have_exponents_and_a_cost_model():
     ]
     assert module.exponent([10, 100], [30, 300]) == pytest.approx(1.0)
     assert module.model(points, 1) == "3 + 1.00 d + 0.000 d² ns per row and round, of all 2 parties"
-    assert module.along([10.0, 100.0], points[::2]).endswith(
-        "CPU 0.00 s + 0.01 µs, bytes 0.0 MB + 8, memory 0.0 MB + 80 a row"
+    assert module.fixed_and_each([10.0, 100.0], points[::2]).endswith(
+        "CPU 0.00 s + 0.005 µs, bytes 0.0 MB + 8, memory 0.0 MB + 80 a row"
     )
     assert "bytes 1.00" in module.curves("newton", points[::2], "rows", 1)[-1][1]
 

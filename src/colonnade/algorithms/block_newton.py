@@ -543,6 +543,7 @@ class NewtonParty:
         if curved:
             known = [(rows, self._known(one, len(rows))) for (_, rows), one in zip(self.chosen, curved, strict=True)]
             self.own.make(known, self.rows, bent.copy())
+            self.own.freeze()  # what the version that was taken up knows stays, until there are others
         if held[0] is not None:
             rows = dict(self.chosen)[self.net.me]
             self.held = self._hold(self.session.train, rows, self._no_scores(len(rows)))

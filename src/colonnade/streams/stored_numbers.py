@@ -47,7 +47,7 @@ class StoredNumbers:
     def known(cls, folder: Path, told: Any, count: int, dtype: Any) -> StoredNumbers:
         """Return what `sealed` told of, if it is there as it was."""
         name, digest = told
-        path = folder / str(name)
+        path = folder / Path(str(name)).name
         try:
             private_files.check(path, "what is kept of rows", CheckpointError)
             found = cls(path, count, dtype)
