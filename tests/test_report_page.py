@@ -253,7 +253,7 @@ def test_places_in_a_chart_are_linear_and_inside():
         (1e-7, "1e−07"),
         (1000, "1000"),
         (-2500, "−2500"),
-    ],  # fmt: skip
+    ],
 )
 def test_numbers_at_axes_are_short(value, text):
     assert svg.short_number(value) == text
