@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import shutil
+import socket
 import threading
 import time
 from html.parser import HTMLParser
@@ -351,6 +352,27 @@ def test_files_that_are_damaged_are_said_and_the_rest_is_shown(folder, opened):
     assert "'drift.json'" in text
     assert "How it was made" in text
     assert version.name in Strict(site.page()).text
+
+
+@pytest.mark.parametrize("metrics", [{"auc": "high"}, {"auc": None}, {"auc": [1]}])
+def test_a_file_that_holds_something_else_is_said(folder, opened, metrics):
+    site = opened(folder)
+    path = site.records.versions()[0].version.folder / "version.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "metrics": metrics}))
+    assert "holds something else than it should" in Strict(site.page()).text
+
+
+@pytest.mark.parametrize("path", ["?" + "&".join(f"a{k}=1" for k in range(99)), "?a=%ff", "?=", "ledger?a=1&a=2"])
+def test_odd_questions(fresh, opened, path):
+    site = opened(fresh)
+    assert site.ask(f"{site.base}/{path}")[0] in (200, 400)
+
+
+def test_an_address_that_is_none(fresh, opened):
+    site = opened(fresh)
+    with socket.create_connection(("127.0.0.1", site.server.port), timeout=120) as line:
+        line.sendall(f"GET http://[/x HTTP/1.1\r\nHost: 127.0.0.1:{site.server.port}\r\n\r\n".encode())
+        assert line.recv(64).startswith(b"HTTP/1.0 400")
 
 
 def test_audits_and_drift_beside_a_version(folder, opened):

@@ -18,7 +18,7 @@ from colonnade.errors import ColonnadeWarning, DataError, OptionError, PartyFail
 from colonnade.events import event_file
 from colonnade.events.event import KINDS, LONGEST_LINE, Event
 from colonnade.events.event_file import EventFile, events_in, kept
-from colonnade.events.reading import EventTail, follow, held, read
+from colonnade.events.reading import EventTail, ends, follow, held, read
 from colonnade.events.run_events import RunEvents
 from colonnade.events.watchers import Watchers
 from test_federation import federation, run_all, start
@@ -281,6 +281,20 @@ def test_a_very_long_line_is_no_more_in_memory_than_its_bound(tmp_path):
             assert len(tail._rest) <= LONGEST_LINE
         file.write(b"\n" + good)
     assert [event.data["rows"] for event in tail.new()] == [5]
+
+
+def test_the_ends_of_a_file_are_read_without_its_middle(tmp_path):
+    assert ends(tmp_path / "nothing") == (None, None)
+    file = begun(tmp_path)
+    assert [one.kind for one in ends(file.path)] == ["started", "started"]
+    for number in range(900):
+        file(Event("round", 1001.0, {"round": number, "epoch": 0}))
+    file(Event("told", 1001.0, {"words": "x" * 1900}))
+    file(Event("ended", 1002.0, {"how": "done"}))
+    assert [one.kind for one in ends(file.path)] == ["started", "ended"]
+    with file.path.open("ab") as more:
+        more.write(b"nonsense\n{")
+    assert ends(file.path)[1].kind == "ended"
 
 
 # -- of jobs -----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from dataclasses import astuple
 from http.client import HTTPConnection
 
 import numpy as np
@@ -18,12 +19,14 @@ import pytest
 
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, OptionError, PartySilent, PolicyRefused
+from colonnade.events.daily import read_counts
 from colonnade.remote import guarded_server
 from colonnade.service import http
 from colonnade.tables import preparation
 from colonnade.tables.table import Table
+from colonnade.versions.drift_file import read_drift
 from ports import free_ports
-from test_federation import LIMIT, federation, run_all, start
+from test_federation import LIMIT, federation, run_all, shelved, start
 
 COLUMNS = {
     "age": Numbers(np.array([20.0, 30.0, 40.0])),
@@ -468,6 +471,12 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
             process.send_signal(signal.SIGINT)
         said = [process.communicate(timeout=LIMIT)[0] for process in (bank, shop)]
     assert (bank.returncode, shop.returncode) == (130, 130), said
+    counted = [asked["HTTP"] for asked in read_counts(folder / "bank-files").values()]
+    assert [sum(one) for one in zip(*map(astuple, counted), strict=True)] == [6, 8, 1]  # one was refused
+    assert {one for asked in read_counts(folder / "shop-files").values() for one in asked} == {"bank"}
+    for name in ("bank", "shop"):  # whoever serves has looked at its rows
+        drift = read_drift(shelved(folder, name))
+        assert max(one.index for one in drift.columns) < 0.1
 
 
 def test_people_are_scored_for_the_exposure_that_they_bring(tmp_path):

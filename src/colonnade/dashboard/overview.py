@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from colonnade.audit.kept_audit import KeptAudit
 from colonnade.dashboard.frame import OFTEN, SELDOM, PageBody
 from colonnade.dashboard.party_records import LedgerState, PartyRecords, RunSummary, VersionRecord
 from colonnade.dashboard.pieces import (
@@ -129,11 +130,11 @@ def state_of(record: VersionRecord) -> Html | str:
     return mark("held back") if record.version.held else mark("in use") if record.in_use else ""
 
 
-def audit_of(record: VersionRecord) -> Html | str:
-    """Return the verdict of a version's audit in a word."""
-    if record.audit is None:
+def audit_mark(audit: KeptAudit | None) -> Html | str:
+    """Return the verdict of an audit in a word."""
+    if audit is None:
         return "–"
-    return mark("passed") if record.audit.passed else mark("found too much")
+    return mark("passed") if audit.passed else mark("found too much")
 
 
 def drift_word(index: float) -> str:
@@ -162,7 +163,7 @@ def _versions(versions: Sequence[VersionRecord], links: Links, command: str) -> 
                 written_date(version.date),
                 f"{version.about['rows']:,}" if isinstance(version.about.get("rows"), int) else "–",
                 said or "–",
-                audit_of(record),
+                audit_mark(record.audit),
                 _drift_of(record),
                 links.to("report", "versions", _key(record), "report") if record.report else "–",
             )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade import private_files
+from colonnade.audit.kept_audit import FILE as AUDIT_FILE
 from colonnade.audit.kept_audit import KeptAudit, read_audit
 from colonnade.dashboard.run_course import LIVE, RunCourse
 from colonnade.errors import ColonnadeError, DataError, PolicyRefused
@@ -21,14 +22,26 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.ledger.verify import Report, verify
 from colonnade.remote.signatures import checker, vouched_by
+from colonnade.versions.drift_file import FILE as DRIFT_FILE
 from colonnade.versions.drift_file import KeptDrift, read_drift
 from colonnade.versions.shelf import Shelf
+from colonnade.versions.version import FILE as VERSION_FILE
 from colonnade.versions.version import Version
 
 REPORT = "report.html"
+_SHOWN = (VERSION_FILE, AUDIT_FILE, DRIFT_FILE, REPORT)  # what a version is shown by
 # Seconds between two verifications of a ledger that grows, and how much longer than one of them takes it is left alone.
 _LOOK_EVERY, _REST = 2.0, 9.0
 _OPEN_TAILS = 4  # runs whose events are kept in memory
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what changes whenever a file does; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,7 @@ class PartyRecords:
         self._guard = threading.RLock()
         self._tails: dict[str, tuple[EventTail, RunCourse]] = {}
         self._over: dict[str, RunSummary] = {}
+        self._shelf: tuple[Any, list[VersionRecord]] = (None, [])
         self._ledger: tuple[Any, LedgerState] = (None, LedgerState())
         self._next_look = 0.0  # before which a ledger that was verified, and has grown, is not verified again
         self._verifying: threading.Thread | None = None
@@ -150,6 +164,20 @@ class PartyRecords:
 
     def versions(self) -> list[VersionRecord]:
         """Return all versions, the newest first; what can't be read of one is said beside it."""
+        mark = self._shelf_mark()
+        with self._guard:
+            if self._shelf[0] != mark:
+                self._shelf = (mark, self._read_versions())
+            return self._shelf[1]
+
+    def _shelf_mark(self) -> Any:
+        """Return what changes with any file that a version is shown by."""
+        home = self.folder / "versions"
+        folders = sorted(home.iterdir()) if home.is_dir() else []
+        paths = [folder / name for folder in folders for name in _SHOWN] + [home / "promoted.json"]
+        return tuple((str(path), _stamp(path)) for path in paths)
+
+    def _read_versions(self) -> list[VersionRecord]:
         shelf = Shelf(self.folder, self.party.name)
         known = shelf.versions()
         try:
@@ -176,6 +204,10 @@ class PartyRecords:
         report = (version.folder / REPORT).is_file()
         return VersionRecord(version, version.training == used, audit, drift, report, tuple(trouble))
 
+    def rehearsal(self) -> KeptAudit | None:
+        """Return the last audit of a rehearsal, which is of no version."""
+        return read_audit(self.folder)
+
     def report_of(self, record: VersionRecord) -> bytes | None:
         """Return the validation report that is kept beside a version."""
         path = record.version.folder / REPORT
@@ -190,7 +222,7 @@ class PartyRecords:
         """
         if not self.party.ledger.exists():
             return LedgerState()
-        mark = self._mark()
+        mark = _stamp(self.party.ledger)
         with self._guard:
             known, state = self._ledger
             if known == mark:
@@ -221,12 +253,8 @@ class PartyRecords:
             ended = time.monotonic()
             self._next_look = ended + max(_LOOK_EVERY, _REST * (ended - began))
             # While a run writes, the file and its seal may be of two moments: then it is looked at again.
-            if not found.trouble or self._mark() == mark:
+            if not found.trouble or _stamp(self.party.ledger) == mark:
                 self._ledger = (mark, found)
-
-    def _mark(self) -> Any:
-        status = self.party.ledger.stat()
-        return (status.st_size, status.st_mtime_ns)
 
     # -- services -----------------------------------------------------------------------------------------------
 

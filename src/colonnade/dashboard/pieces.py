@@ -177,22 +177,18 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def moment(seconds: float) -> Html:
+def moment(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> Html:
     """Write a day and a time in UTC."""
     try:
         when = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return Html("–")
-    return element("time", when.strftime("%Y-%m-%d %H:%M:%S"), datetime=when.isoformat(timespec="seconds"))
+    return element("time", when.strftime(form), datetime=when.isoformat(timespec="seconds"))
 
 
 def clock_time(seconds: float) -> Html:
     """Write a time of day to the second, in UTC."""
-    try:
-        when = datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return Html("–")
-    return element("time", when.strftime("%H:%M:%S"), datetime=when.isoformat(timespec="seconds"))
+    return moment(seconds, "%H:%M:%S")
 
 
 def written_date(text: str) -> str:

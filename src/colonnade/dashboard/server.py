@@ -43,6 +43,7 @@ _ALWAYS = {
 }  # fmt: skip
 _HTML, _TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 _CLOSED = "This dashboard is open to the browser that followed its link. The terminal it was started in shows a link.\n"
+_MOST_ASKED = 8  # fields behind the question mark
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -103,6 +104,10 @@ def _named(name: str) -> str:
     return "" if name == UNNAMED else name
 
 
+def _untold(words: str) -> PageBody:
+    return PageBody("Trouble", joined(element("h1", "That can't be shown"), trouble(words)))
+
+
 class _Handler(GuardedHandler):
     server: DashboardServer
 
@@ -112,13 +117,17 @@ class _Handler(GuardedHandler):
         if self.headers.get("Host", "") not in (f"{HOST}:{self.server.port}", f"localhost:{self.server.port}"):
             self._say(421, "this is not the host that was asked for\n")
             return
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+            query = {key: values[0] for key, values in parse_qs(asked.query, max_num_fields=_MOST_ASKED).items()}
+        except ValueError:
+            self._say(400, "this is no address of a page\n")
+            return
         base = self.server.door.base
         if not asked.path.startswith(f"{base}/"):
             self._say(403, _CLOSED)
             return
         parts = tuple(unquote(one) for one in asked.path[len(base) + 1 :].split("/") if one)
-        query = {key: values[0] for key, values in parse_qs(asked.query, max_num_fields=8).items()}
         if parts == ("enter",):
             self._enter(query.get("key", ""))
         elif len(parts) == 1 and (found := asset(parts[0])) is not None:
@@ -153,10 +162,12 @@ class _Handler(GuardedHandler):
             try:
                 body = self.server.body(parts, query)
             except ColonnadeError as error:
-                body = PageBody("Trouble", joined(element("h1", "That can't be shown"), trouble(str(error))))
+                body = _untold(str(error))
             except OSError as error:  # a file that went away just now
-                words = f"A file can't be read: {error.strerror}."
-                body = PageBody("Trouble", joined(element("h1", "That can't be shown"), trouble(words)))
+                body = _untold(f"A file can't be read: {error.strerror}.")
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                words = f"A file in the party's folder holds something else than it should ({type(error).__name__}). "
+                body = _untold(f"{words}Restore it from a backup, or move it away.")
         if body is None:
             words = joined(
                 element("p", "There is no such run or version, or not any more."), links.to("To the overview")

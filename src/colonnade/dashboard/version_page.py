@@ -12,7 +12,7 @@ from colonnade import private_files
 from colonnade.audit.kept_audit import KeptAudit
 from colonnade.dashboard.charts import CurveLine, chart
 from colonnade.dashboard.frame import PageBody
-from colonnade.dashboard.overview import audit_of, drift_word, state_of
+from colonnade.dashboard.overview import audit_mark, drift_word, state_of
 from colonnade.dashboard.party_records import PartyRecords, VersionRecord
 from colonnade.dashboard.pieces import (
     Html,
@@ -63,7 +63,7 @@ def version_page(records: PartyRecords, record: VersionRecord, links: Links, whe
         block("head", head, held, *map(trouble, record.trouble)),
         block("figures", _figures(record)),
         element("div", *_course(version.folder), block("part", _own_part(records, key)), kind="cards"),
-        block("audit", panel("What others could find out", _audit(record.audit, where, name), about=audit_of(record))),
+        block("audit", _audit(records, record, where, name)),
         element(
             "div",
             block("drift", panel("Drift", _drift(record.drift, where))),
@@ -149,12 +149,22 @@ def _part(records: PartyRecords, key: str) -> Html:
     return joined(element("p", told.title, kind="quiet"), table(told.header, told.rows, caption="part", texts=texts))
 
 
-def _audit(audit: KeptAudit | None, where: str, name: str) -> Html:
+def _audit(records: PartyRecords, record: VersionRecord, where: str, name: str) -> Html:
+    """Return the audit of the version; where there is none, that of a rehearsal."""
+    title, audit = "What others could find out", record.audit
+    try:
+        audit = audit or records.rehearsal()
+    except ColonnadeError as error:
+        return panel(title, trouble(str(error)))
     if audit is None:
-        return empty("Nobody has audited it yet: what could the others find out about this party?",
-                     f"colonnade audit {where} --version {name}")  # fmt: skip
-    verdict = "It found no more than is allowed." if audit.passed else audit.trouble
-    said = f"Of a {audit.of}, made {written_date(audit.date)}. {verdict}"
+        words = "Nobody has audited it yet: what could the others find out about this party?"
+        return panel(title, empty(words, f"colonnade audit {where} --version {name}"))
+    return panel(title, _findings(audit), about=audit_mark(audit))
+
+
+def _findings(audit: KeptAudit) -> Html:
+    verdict = "it found no more than is allowed" if audit.passed else audit.trouble
+    said = f"Of a {audit.of}, made {written_date(audit.date)}: {verdict}."
     rows = [
         (one.attack, one.attacker, one.about, one.what or "–", one.measure, number(one.score, 3), number(one.floor, 3),
          mark(one.verdict(audit.threshold), "bad" if one.advantage > audit.threshold else "good"))
