@@ -16,6 +16,7 @@ from colonnade.conventions.files import FileMixin
 from colonnade.conventions.matching import check_columns, in_order
 from colonnade.conventions.parameters import ParameterMixin
 from colonnade.conventions.predictions import PredictionMixin
+from colonnade.conventions.tags import TagsMixin
 from colonnade.conventions.thresholds import ThresholdMixin
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
@@ -51,7 +52,7 @@ Model = TypeVar("Model", bound="Estimator")
 Programs = Mapping[str, tuple[Program, tuple[Any, ...]]]
 
 
-class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
+class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin, TagsMixin):
     """A model over several parties; every estimator of `colonnade` is one.
 
     Attributes
