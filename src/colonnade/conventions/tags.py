@@ -20,7 +20,7 @@ class TagsMixin:
 
         of = type(self).__name__
 
-        class InputOfParties(InputTags):
+        class InputOfParties(InputTags):  # type: ignore[misc]  # Any, where it is not installed
             """Input tags that can't be asked whether X is to be cut in both directions."""
 
             @property
