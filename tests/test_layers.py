@@ -104,7 +104,8 @@ ROOMS = (
     "compiling", "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks",
     "streams", "networks", "sums", "alignment", "defences", "engine", "flows", "sealed", "boosting", "algorithms",
     "horizontal", "inference", "binning", "ledger", "families", "workers", "versions", "views", "attacks",
-    "inversions", "audit", "conventions", "estimators", "validation", "jobs", "report", "inspection", "service",
+    "inversions", "audit", "conventions", "estimators", "validation", "jobs", "report", "inspection", "integrations",
+    "service",
     "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.

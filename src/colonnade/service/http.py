@@ -4,7 +4,8 @@
     curl -H "Authorization: Bearer $(cat bank-files/http.token)" -d '{"ids": ["00017"]}' http://127.0.0.1:8080/score
 
 Behind it is the line to the partners, who run `colonnade serve`. Every request shows a token that lies in a file of the
-party's own. `GET /openapi.json` describes it all.
+party's own. `GET /openapi.json` describes it all. `GET /metrics` is for Prometheus and shows the same token, or that in
+`metrics.token` where the party has made such a file: how often people are scored is nobody else's business.
 
 Nobody can hold it up without the token: a request must have come within a deadline, however it drips, and where all
 places are taken, the oldest of those who are still sending gives up its own. That is why this is the standard library's
@@ -31,6 +32,8 @@ from typing import Any
 
 from colonnade import __version__, private_files
 from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
+from colonnade.integrations.prometheus_text import CONTENT_TYPE
+from colonnade.integrations.serving_metrics import BUSY, PARTNERS, ServingMeter
 from colonnade.remote.place import host_and_port
 from colonnade.service.http_request import DESCRIPTION, parse
 from colonnade.tables.learned import LearnedPreparation
@@ -118,8 +121,8 @@ class _Line(io.RawIOBase):
 class Server(ThreadingHTTPServer):
     """Answers requests in threads; scores come from `score`, which may be called from any of them.
 
-    beside: the columns of exposures and offsets that rows have. public: whether other machines may reach it. seconds:
-    in which a request must have come. most: open connections.
+    beside: the columns of exposures and offsets that rows have. metrics_token: one that opens /metrics and no score.
+    public: whether other machines may reach it. seconds: in which a request must have come. most: open connections.
     """
 
     daemon_threads = True
@@ -133,11 +136,13 @@ class Server(ThreadingHTTPServer):
         score: Score | None = None,
         *,
         beside: Mapping[str, str] = _NOTHING,
+        metrics_token: str | None = None,
         public: bool = False,
         seconds: float = _SECONDS,
         most: int = OPEN,
     ) -> None:
         self.token, self.prepared, self.beside = token, prepared, beside
+        self.metrics_token, self.meter = metrics_token, ServingMeter()
         self.score = score  # None while the partners are not there
         self.turns = threading.BoundedSemaphore(AT_ONCE)
         self.seconds, self._most = seconds, most
@@ -180,7 +185,8 @@ class Server(ThreadingHTTPServer):
 
 
 _WAITING = "the partners are not there"
-_PLACES = "there is /score, /health and /openapi.json"
+_PLACES = "there is /score, /health, /metrics and /openapi.json"
+_NO_TOKEN = "a request needs the header Authorization: Bearer TOKEN"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -193,10 +199,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.close()
         self._line = _Line(self.connection, self.server.seconds)
         self.rfile = io.BufferedReader(self._line)
+        self._began, self._reason = time.perf_counter(), None
+
+    _reason: str | None  # why there are no scores, where the status does not tell
+
+    def parse_request(self) -> bool:
+        """Begin to measure where a request's first line has come."""
+        self._began = time.perf_counter()
+        return super().parse_request()
+
+    def _shows(self, *tokens: str | None) -> bool:
+        """Return whether the request shows one of these tokens."""
+        shown = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+        return any(hmac.compare_digest(shown, one.encode()) for one in tokens if one is not None)
 
     def do_GET(self) -> None:
-        """Answer everybody, with or without a token: nothing here says anything about the model."""
-        if self.path == "/openapi.json":
+        """Answer; but for /metrics everybody, as nothing else here says anything about the model or its use."""
+        if self.path == "/metrics":
+            if self._shows(self.server.token, self.server.metrics_token):
+                self._send(200, self.server.meter.text().encode(), CONTENT_TYPE)
+            else:
+                self._answer(401, {"error": _NO_TOKEN})
+        elif self.path == "/openapi.json":
             self._answer(200, DESCRIPTION)
         elif self.path == "/health":
             self._answer(*((200, {"status": "ok"}) if self.server.score else (503, {"status": _WAITING})))
@@ -214,9 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/score":
             self._refuse(404, _PLACES)
             return
-        shown = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
-        if not hmac.compare_digest(shown, self.server.token.encode()):
-            self._refuse(401, "a request needs the header Authorization: Bearer TOKEN")
+        if not self._shows(self.server.token):
+            self._refuse(401, _NO_TOKEN)
             return
         length = self._length()
         if length is None:
@@ -226,6 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(413, f"a request has a Content-Length of at most {MAX_BODY} bytes")
             return
         if not self.server.turns.acquire(blocking=False):
+            self._reason = BUSY
             self._refuse(503, f"{AT_ONCE} requests are being answered already; ask again in a moment")
             return
         try:
@@ -244,14 +268,19 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             ids, table = parse(body, self.server.prepared, self.server.beside)
             if (score := self.server.score) is None:
+                self._reason = PARTNERS
                 self._answer(503, {"error": f"{_WAITING}; ask again later"})
             else:
-                self._answer(200, {"scores": score(ids, table)})
+                scores = score(ids, table)
+                known = sum(bool(one["known"]) for one in scores)
+                self.server.meter.scored(known, len(scores) - known)
+                self._answer(200, {"scores": scores})
         except InputError as error:
             self._answer(400, {"error": str(error)})
         except PolicyRefused as error:
             self._answer(429, {"error": str(error)})
         except ColonnadeError as error:
+            self._reason = PARTNERS
             self._answer(503, {"error": str(error)})
 
     def _length(self) -> int | None:
@@ -270,10 +299,14 @@ class _Handler(BaseHTTPRequestHandler):
                 left -= taken
 
     def _answer(self, status: int, value: Any) -> None:
-        body = json.dumps(value).encode()
+        self._send(status, json.dumps(value).encode(), "application/json")
+
+    def _send(self, status: int, body: bytes, kind: str) -> None:
+        path, seconds = getattr(self, "path", ""), time.perf_counter() - self._began
+        self.server.meter.answered(path, status, seconds, self._reason)
         self.connection.settimeout(self.server.seconds)  # the answer has a time of its own
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
