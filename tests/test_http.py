@@ -384,7 +384,7 @@ def test_who_has_no_token_hears_nothing(tmp_path):
         assert ask(port, "/health", token="") == (200, {"status": "ok"})
         status, described = ask(port, "/openapi.json", token="")
         assert (status, described["openapi"]) == (200, "3.1.0")
-        assert set(described["paths"]) == {"/score", "/health"}
+        assert set(described["paths"]) == {"/score", "/health", "/metrics"}
         line = HTTPConnection("127.0.0.1", port, timeout=LIMIT)
         line.putrequest("POST", "/score")
         line.putheader("Authorization", "Bearer " + "x" * 20)

@@ -103,10 +103,9 @@ def test_no_pickle_and_no_unseeded_randomness():
 ROOMS = (
     "compiling", "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks",
     "streams", "networks", "sums", "alignment", "defences", "engine", "flows", "sealed", "boosting", "algorithms",
-    "horizontal", "inference", "binning", "ledger", "families", "workers", "versions", "views", "attacks",
+    "horizontal", "inference", "binning", "ledger", "events", "families", "workers", "versions", "views", "attacks",
     "inversions", "audit", "conventions", "estimators", "validation", "jobs", "report", "inspection", "integrations",
-    "service",
-    "planning", "flower", "cli",
+    "service", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

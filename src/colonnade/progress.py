@@ -24,10 +24,13 @@ def of_transfer(frm: str, to: str, done: int, total: int) -> tuple[int, str, tup
     return done, f"{human_bytes(done)} of {human_bytes(total)}", (f"{frm} is sending to {to}", total)
 
 
-_STEPS: dict[str, Callable[..., tuple[int, str, tuple[str, int]]]] = {
+# {kind of a report: how far a step is, in words, and what the step is called and how long it is}
+STEPS: dict[str, Callable[..., tuple[int, str, tuple[str, int]]]] = {
     "transfer": of_transfer,
     "align": lambda done, total: (done, f"{done:,} of {total:,} ids", ("aligning", total)),
     "sealed": lambda done, total, what: (done, what, ("sealed training", total)),
+    "statistics": lambda done, total: (done, f"portion {done} of {total}", ("statistics", total)),
+    "validation": lambda done, total: (done, f"fit {done} of {total}", ("cross-validation", total)),
 }
 
 
@@ -112,8 +115,8 @@ class History:
                 self._line.show(index, human_bytes(record["bytes"]), self._training)
         elif kind == "also":  # only some kinds of models have more to say about an evaluation
             self._at(rest[0]).update(dict(rest[1]))
-        elif kind in ("transfer", "align", "sealed"):
-            self._line.show(*_STEPS[kind](*rest))
+        elif kind in STEPS:
+            self._line.show(*STEPS[kind](*rest))
         elif kind == "held out":  # what a label holder finds after sealed training, of which nobody sees a loss
             loss, metric = rest
             self._at(0).update(time=seconds, validation_loss=loss, validation_metric=metric, metric_name=self._metric)
@@ -121,10 +124,6 @@ class History:
             self.held_out[party] = (rest[0], rest[1])
         elif kind == "warning":
             self.warnings.append(rest[0])
-        elif kind in ("statistics", "validation"):
-            done, total = rest
-            what, step = ("portion", kind) if kind == "statistics" else ("fit", "cross-validation")
-            self._line.show(done, f"{what} {done} of {total}", (step, total))
         elif kind == "flow":
             index, mean, late, longest, dropped, used = rest
             flow = {"mean": mean, "p95": late, "max": longest, "dropped": dropped, "used": used}

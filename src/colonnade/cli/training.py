@@ -12,6 +12,7 @@ from colonnade.cli.terminal import log, notes, read_files, say
 
 def run(options: argparse.Namespace) -> int:
     """Run the command, and return its exit code."""
+    from colonnade.events.event_file import EventFile
     from colonnade.service.run import run_job
 
     job, party = read_files(options)
@@ -26,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
             tell=lambda text: say(f"{party.name}: {text}"),
             mpi=options.mpi,
             start=options.start,
+            watchers=[EventFile(party.folder)],
         )
     trained, traffic = done.trained, done.outcome.traffic
     apart = f", {trained.held_out:,} held out" if trained.held_out or job.protection != "sealed" else ""

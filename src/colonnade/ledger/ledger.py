@@ -76,6 +76,7 @@ class Ledger:
         """Open the ledger, and write that a run begins; of each lane, such as "scoring", there is but one at a time."""
         self._path, self._sign = path, sign
         self._memory, self.run = Memory(), secrets.token_hex(8)
+        self.sent: dict[str, int] = {}  # bytes that this run has sent to each
         self._guard, self._depth, self._size, self._last = threading.RLock(), 0, 0, False
         # A line goes to the system as it is written: whatever ends this process, what has left it is in the ledger.
         try:
@@ -146,6 +147,7 @@ class Ledger:
         with self.turn():
             of_it = digest(line_key(self._key, self._count + 1), value)
             self._add({"to": peer, "kind": kind, "shape": shape(value), "bytes": size, "digest": of_it})
+            self.sent[peer] = self.sent.get(peer, 0) + size
 
     def seal(self, event: str) -> None:
         """Sign the chain so far, and bring it to the disk."""

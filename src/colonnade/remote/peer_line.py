@@ -34,6 +34,7 @@ _NOBODY = "nobody was there"
 _AT_ONCE = (
     4  # messages that are sent in one turn of the loop: in between, it learns whether the connection still stands
 )
+LINE = "line"  # a report: to whom, whether it is up, and why not
 _ACKNOWLEDGE_WITHIN = 0.2  # seconds, if no message of ours takes the acknowledgement along
 
 
@@ -230,6 +231,7 @@ class PeerLine:
                 f"the line to {self.peer!r} was down for {down:.1f} s ({self.trouble}) and is up again"
             )
         stream.carry(self._take, self._send, lambda: self._down(stream))
+        self._net.report((LINE, self.peer, True, ""))
         self.speak()
         self._net.stirred()
 
@@ -240,6 +242,7 @@ class PeerLine:
         if not self.over and not self.ending:
             self._down_since = self._loop.time()
             self._giving_up = self._loop.call_later(self._net.grace, self._lost)
+            self._net.report((LINE, self.peer, False, self.trouble))
         self._net.stirred()
 
     def _lost(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from colonnade.errors import ColonnadeError, PartySilent, at_least
+from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE
 from colonnade.runtimes.loop_net import LoopNet
 from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, PerLane, Program
 from colonnade.runtimes.wire import Value
@@ -17,6 +18,8 @@ PATIENCE = 600.0  # seconds to wait for the others before a run: people start th
 # How far a party is: it has a line to everybody; it has read its own data too; it has heard that all have.
 JOINED, READY, STARTED = 1, 2, 3
 _BEHIND = {JOINED: "did not join", READY: "did not get its data ready"}
+_STEPS = {JOINED: "joining", READY: "reading data"}
+WAITING = "waiting"  # a report: for whom, at which step
 
 
 class StagedNet(LoopNet):
@@ -40,6 +43,7 @@ class StagedNet(LoopNet):
         self.longest_for: Callable[..., int] | None = None
         self.stage, self.started = 0, False
         self._stir: asyncio.Future[None] | None = None
+        self._said: tuple[tuple[str, ...], str] = ((), "")  # whom this party waits for and where, as last reported
 
     # -- what the lines add -------------------------------------------------------------------------------------
 
@@ -133,6 +137,22 @@ class StagedNet(LoopNet):
         if stage == STARTED and self.stage == READY:
             self.stage = STARTED  # before this party passes on anything that it hears from there
         self.stirred()
+
+    def check_deadlines(self) -> None:
+        """See `Endpoint.check_deadlines`; this party's own starter hears whom it waits for, where that has changed."""
+        super().check_deadlines()
+        if self._observer is not None and (waits := self._awaited()) != self._said:
+            self._said = waits
+            self.report((WAITING, *waits))
+
+    def _awaited(self) -> tuple[tuple[str, ...], str]:
+        """Return who has been waited for since the last check at least, and at which step; ((), "") is nobody."""
+        if not self.started:
+            behind = self._behind(max(self.stage, JOINED))
+            return ((), "") if behind is None else ((behind,), _STEPS[max(self.stage, JOINED)])
+        before = self._now() - self.deadline / CHECKS_PER_DEADLINE
+        waits = [(name, step) for since, name, step in self._waits() if since <= before]
+        return (tuple(dict.fromkeys(name for name, _ in waits)), waits[0][1]) if waits else ((), "")
 
     def _fail_waits(self) -> None:
         super()._fail_waits()

@@ -104,3 +104,5 @@ def attend(
         raise
     finally:
         ledger.close(how)
+        if observer is not None:
+            observer(party.name, 0.0, ("sent", tuple(ledger.sent.items())))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,16 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from colonnade import __version__
 from colonnade.binning.options import unweighed
 from colonnade.data import labels
 from colonnade.errors import InputError, LabelError
+from colonnade.events.run_events import RunEvents
+from colonnade.events.watchers import Watcher
 from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
 from colonnade.families.store import SUFFIX
 from colonnade.inspection.recorded import Recorder
 from colonnade.jobs import model_file
-from colonnade.jobs.allowed import check_allowed
+from colonnade.jobs.allowed import check_allowed, job_digest
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.consent import hides_all, words_of
 from colonnade.jobs.job import Job
@@ -37,7 +41,7 @@ from colonnade.service.attend import attend
 from colonnade.service.binned import check_card, save_bins
 from colonnade.service.calibrating import calibrated
 from colonnade.service.keeping import keep_version, kept_by, kept_record
-from colonnade.service.start import same_start, starting
+from colonnade.service.start import Start, same_start, starting
 from colonnade.service.table_source import TableSource, column_names, sources
 from colonnade.service.training import take_part
 from colonnade.versions.version import Version
@@ -93,17 +97,53 @@ def run_job(
     tell: Callable[[str], None] = lambda _: None,
     mpi: bool = False,
     start: str | None = None,
+    watchers: Iterable[Watcher] = (),
 ) -> Done:
     """Take part in a job, and save this party's part of the model.
 
-    start: the beginning of the id of a version to start from, instead of from zero; all parties have to give the same.
+    watchers: each is called with the events of the run (`events.event`) from when it is sure that it begins. start: the
+    beginning of the id of a version to start from, instead of from zero; all parties have to give the same.
     """
-    from colonnade.alignment.joining import align_rows
-
     check_allowed(job, party)
     first, job = starting(job, party, start)
+    events = RunEvents(watchers, metrics.metric_name(loss(job.loss)))
+    with events.run(_facts(job, party)):
+        done = _run(job, party, first, events, verbose=verbose, tell=tell, mpi=mpi)
+        events.done(
+            training=done.version.training, in_use=done.in_use, rows=done.trained.rows, held_out=done.trained.held_out,
+            seconds=done.outcome.seconds,
+        )  # fmt: skip
+    return done
+
+
+def _facts(job: Job, party: PartyFile) -> dict[str, Any]:
+    """Return what the first event of a run says: what is trained, how, and with whom."""
+    limit = job.algorithm.rounds
+    return {
+        "run": secrets.token_hex(8), "job": job.name, "digest": job_digest(job), "version": __version__,
+        "party": party.name, "partners": [name for name in job.parties if name != party.name],
+        "holders": list(job.holders), "protection": job.protection, "model": family(job.family).estimator(job.loss),
+        "algorithm": job.algorithm.name, "epochs": family(job.family).rounds(job.training(1)),
+        **({} if limit is None else {"rounds": limit}),
+    }  # fmt: skip
+
+
+def _run(
+    job: Job,
+    party: PartyFile,
+    first: Start | None,
+    events: RunEvents,
+    *,
+    verbose: int,
+    tell: Callable[[str], None],
+    mpi: bool,
+) -> Done:
+    """Do what `run_job` promises, as its watchers look on; `first` is what training starts from."""
+    from colonnade.alignment.joining import align_rows
+
     kind = family(job.family)
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
+    say, tell = tell, events.telling(tell)
 
     def read() -> tuple[Any, ...]:
         source = TableSource.of(job, party)
@@ -133,6 +173,7 @@ def run_job(
     recorder = Recorder(job, party, budget)
 
     async def program(net: Net, source: Any) -> Any:
+        events.traffic = net.traffic
         net = recorder.around(net)
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         most = party.policy.partner_ids(source.rows)
@@ -145,7 +186,8 @@ def run_job(
         return source, trained
 
     def observe(name: str, seconds: float, value: Any) -> None:
-        _tell_of(value, tell)
+        _tell_of(value, say if value[0] == "warning" else tell)
+        events.observe(seconds, value)
         recorder.observe(value)
         history.observe(name, seconds, value)
 
@@ -161,9 +203,14 @@ def run_job(
     trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
     version, in_use = keep_version(job, party, source, trained, history.records, recorder, tell)
     _keep_bins(version, job, party, source, trained, tell)
+    _warn_after(job, history)
+    return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
+
+
+def _warn_after(job: Job, history: History) -> None:
+    """Warn of what the losses show, where this party hears any."""
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
-    return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
 
 
 def _keep_bins(

@@ -163,6 +163,7 @@ async def get_ready(
     if job.folds and source.added is not None:
         raise OptionError("folds do not take an offset or exposure yet; leave folds or the column out")
     rows = await common_rows(net, job, source, align, keepers)
+    net.report(("aligned", len(rows)))
     several = job.duplicates == EXPAND
     people = await net.in_thread(numbers_of_people, source.ids, rows, net.me) if several else None
     train, held_out = share_out(rows, job.validation, job.algorithm.seed, people)
