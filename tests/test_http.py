@@ -111,8 +111,10 @@ def test_a_wrong_exposure_is_refused_in_a_sentence(rows, sentence):
 
 
 def test_a_server_knows_which_columns_are_beside(serving):
-    port = serving(lambda ids, table: table.added.tolist(), beside={"exposure": "years"})
-    assert ask(port, body=b'{"rows": [{"id": 1, "years": 1}]}') == (200, {"scores": [0.0]})
+    port = serving(
+        lambda ids, table: [{"known": True, "added": one} for one in table.added.tolist()], beside={"exposure": "years"}
+    )
+    assert ask(port, body=b'{"rows": [{"id": 1, "years": 1}]}') == (200, {"scores": [{"known": True, "added": 0.0}]})
     status, answer = ask(port, body=b'{"rows": [{"id": 1}]}')
     assert (status, "'years', the exposure of each person, is missing" in answer["error"]) == (400, True)
 
