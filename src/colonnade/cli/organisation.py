@@ -11,7 +11,7 @@ from colonnade.cli.drift import add_data
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
 from colonnade.cli.report import add_report_options
-from colonnade.cli.terminal import log, notes, read_files, say
+from colonnade.cli.terminal import JSON, TEXT, log, notes, read_files, say
 from colonnade.cli.training import run
 from colonnade.cli.use import predict_people, serve_people
 
@@ -42,6 +42,8 @@ def add_commands(commands: Any) -> None:
     commands.choices["run"].add_argument(
         "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
     )
+
+    add_log(commands.choices["run"])
 
     plan = commands.add_parser(
         "plan", help="rounds, bytes and time of a run with each algorithm, from short trials with the partners"
@@ -76,6 +78,7 @@ def add_commands(commands: Any) -> None:
     )
     serve.add_argument("--asker", help="who may ask (the first label holder)")
     serve.add_argument("--once", action="store_true", help="end after the first asker is done")
+    add_log(serve)
     _version(serve)
 
     drift = commands.add_parser("drift", help="how far new data have moved away from those of the training")
@@ -97,6 +100,16 @@ def _job_and_party(command: argparse.ArgumentParser, *, required: bool = True) -
     command.add_argument("job", type=Path, help="job.toml")
     command.add_argument("--as", dest="party", required=required, metavar="PARTY", help="which party this is")
     command.add_argument("--file", type=Path, help="this party's own file (PARTY.toml beside job.toml)")
+
+
+def add_log(command: argparse.ArgumentParser) -> None:
+    """Declare the option of how a command logs."""
+    command.add_argument(
+        "--log",
+        choices=(TEXT, JSON),
+        default=TEXT,
+        help="what standard error gets: text, or a line of JSON for each event (%(default)s)",
+    )
 
 
 def _version(command: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     pass
-from colonnade.cli.terminal import log, notes, read_files, say
+from colonnade.cli.terminal import in_json, log, notes, read_files, say
 
 
 def run(options: argparse.Namespace) -> int:
@@ -18,9 +18,13 @@ def run(options: argparse.Namespace) -> int:
 
     job, party = read_files(options)
     watchers = watchers_of(job, party)
-    log()
+    log(options)
+    if in_json(options):
+        from colonnade.integrations.json_lines import follow_in_log
+
+        watchers.append(follow_in_log)
     # Ranks share one terminal, in which several bars would overwrite each other.
-    verbose = 0 if options.quiet or options.mpi else 1
+    verbose = 0 if options.quiet or options.mpi or in_json(options) else 1
     with notes(party.name):
         done = run_job(
             job,

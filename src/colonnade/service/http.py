@@ -19,6 +19,7 @@ import hmac
 import io
 import ipaddress
 import json
+import logging
 import re
 import secrets
 import socket
@@ -39,6 +40,7 @@ from colonnade.service.http_request import DESCRIPTION, parse
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
+LOG = logging.getLogger("colonnade.http")
 MAX_BODY = 1 << 23  # bytes
 MAX_HEAD = 1 << 16  # bytes of a request before its body
 AT_ONCE = 64  # requests that are answered at the same time
@@ -179,9 +181,9 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the traceback of an error, unless it only says that a caller is gone."""
+        """Log the traceback of an error, unless it only says that a caller is gone."""
         if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
+            LOG.exception("a request could not be answered")
 
 
 _WAITING = "the partners are not there"
