@@ -58,7 +58,7 @@ def export_part(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
 
 def _content(options: argparse.Namespace, job: Job, party: PartyFile, part: ModelPart) -> tuple[bytes, str]:
     if options.to == "points":
-        return _points(job, party, part), "the points of its bins"
+        return points_of(job, party, part), "the points of its bins"
     from colonnade.integrations.linear_part import linear_part, names_of_scores
 
     found = linear_part(part)
@@ -74,7 +74,8 @@ def _content(options: argparse.Namespace, job: Job, party: PartyFile, part: Mode
     return text.encode(), f"the SELECT of what {party.name} adds to a score"
 
 
-def _points(job: Job, party: PartyFile, part: ModelPart) -> bytes:
+def points_of(job: Job, party: PartyFile, part: ModelPart) -> bytes:
+    """Return the points of a party's own bins, as a CSV file."""
     from colonnade.binning.points import PointsOfBin
     from colonnade.service.binned import card_of, csv_text
 
