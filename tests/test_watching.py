@@ -11,12 +11,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from colonnade.errors import ColonnadeWarning, OptionError, TomlError
+from colonnade.events import watch_keys
+from colonnade.events.watch_keys import WatchKeys
 from colonnade.events.watchers import Watchers
 from colonnade.integrations import watching
 from colonnade.integrations.mailbox import Mailbox, WriterFailed
 from colonnade.integrations.prometheus_file import PrometheusFile
-from colonnade.jobs import watch_keys
-from colonnade.jobs.watch_keys import WatchKeys
 from colonnade.settings import toml
 from colonnade.settings.settings import Key, Section
 from test_federation import LIMIT

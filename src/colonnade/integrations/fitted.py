@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from colonnade import __version__
 from colonnade.errors import OptionError
 from colonnade.events.event import DONE, ENDED, RECORD, STARTED, Event
+from colonnade.events.watch_keys import WatchKeys, tracking_uri
 from colonnade.integrations.job_facts import texts
 from colonnade.integrations.mailbox import WriterFailed
 from colonnade.integrations.watching import makers
-from colonnade.jobs.watch_keys import WatchKeys, tracking_uri
 
 if TYPE_CHECKING:
     from colonnade.estimators.base import Estimator

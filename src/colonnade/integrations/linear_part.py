@@ -49,7 +49,7 @@ class Lookup:
 
 
 @dataclass(frozen=True)
-class Term:
+class PartTerm:
     """One column of a party's own, and what it adds to each score: by its steps and coefficients, or by a lookup."""
 
     column: Column
@@ -63,7 +63,7 @@ class LinearPart:
 
     party: str
     training: str
-    terms: tuple[Term, ...]
+    terms: tuple[PartTerm, ...]
     intercept: Floats  # zeros where another party has it
 
     @property
@@ -90,7 +90,7 @@ def linear_part(part: ModelPart) -> LinearPart:
     for column in part.prepared.columns:
         width = len(column.outputs())
         weights = theta[at : at + width]
-        terms.append(Term(column, weights, _lookup(column, weights)))
+        terms.append(PartTerm(column, weights, _lookup(column, weights)))
         at += width
     start = np.zeros(theta.shape[1]) if intercept is None else np.asarray(intercept, dtype=np.float64)
     return LinearPart(part.party, part.training, tuple(terms), start)

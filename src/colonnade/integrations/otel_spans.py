@@ -13,7 +13,7 @@ its own; the id of the training, which all of them carry, says which belong toge
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from colonnade import __version__
@@ -56,8 +56,8 @@ class OtelTrace:
             if data.get("partners"):
                 told = {"colonnade.partners": ", ".join(data["partners"]), "colonnade.step": str(data.get("step", ""))}
                 self._begin("waiting", event.at, told)
-        elif event.kind == PROGRESS and data.get("what") == "aligning":
-            self._align(event.at)
+        elif event.kind == PROGRESS and data.get("what") in _PHASES:
+            _PHASES[data["what"]](self, event.at)
         elif event.kind == ALIGNED:
             self._align(event.at)
             self._close("alignment", event.at, {"colonnade.common_rows": data.get("rows")})
@@ -127,6 +127,7 @@ class OtelTrace:
 
     def _train(self, at: float) -> None:
         if "training" not in self._open:
+            self._close("alignment", at)
             self._begin("training", at)
             self._piece = {"at": at, "round": 0, "bytes": None, "messages": None}
 
@@ -164,6 +165,12 @@ class OtelTrace:
             self._open["run"].set_status(Status(StatusCode.ERROR, str(data.get("error") or how)))
         keys = ("how", "training", "rows", "held_out", "rounds", "bytes", "messages")
         self._close("run", event.at, {f"colonnade.{key}": data.get(key) for key in keys})
+
+
+_PHASES: dict[str, Callable[[OtelTrace, float], None]] = {  # of which progress is told
+    "aligning": OtelTrace._align,
+    "sealed training": OtelTrace._train,
+}
 
 
 def exporter_to(address: str) -> Any:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from colonnade import __version__
 from colonnade.errors import OptionError
-from colonnade.integrations.linear_part import LinearPart, Lookup, Term
+from colonnade.integrations.linear_part import LinearPart, Lookup, PartTerm
 from colonnade.tables.learned import Column
 from colonnade.tables.steps import Clip, Impute, NumberStep, Scale, Standardise
 
@@ -89,7 +89,7 @@ def part_onnx(part: LinearPart, names: list[str]) -> bytes:
     return content
 
 
-def _term(graph: _Graph, term: Term) -> str:
+def _term(graph: _Graph, term: PartTerm) -> str:
     """Add what a column adds to the scores, and return its name."""
     column = term.column
     if term.lookup is not None and column.text:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from colonnade.errors import OptionError
-from colonnade.integrations.linear_part import LinearPart, Lookup, Term
+from colonnade.integrations.linear_part import LinearPart, Lookup, PartTerm
 from colonnade.tables.dates import ISO, Date
 from colonnade.tables.query import quoted, spellings
 from colonnade.tables.steps import Clip, Impute, Log1p, NumberStep, Scale, Standardise
@@ -67,7 +67,7 @@ def part_sql(
 # -- a column as it is read --------------------------------------------------------------------------------------------
 
 
-def _source(term: Term, missing: Sequence[str | float]) -> str:
+def _source(term: PartTerm, missing: Sequence[str | float]) -> str:
     """Return a column's cells as numbers or texts, NULL where there is none."""
     column = term.column
     if "\0" in column.name:
@@ -107,7 +107,7 @@ def _iso(text: str) -> str:
 # -- what it adds ------------------------------------------------------------------------------------------------------
 
 
-def _pieces(term: Term, cell: str, output: int) -> list[str]:
+def _pieces(term: PartTerm, cell: str, output: int) -> list[str]:
     """Return what a column adds to one score, as one expression or several."""
     if term.lookup is not None:
         x, _ = (cell, []) if term.column.text and term.column.date is None else _numbers(term.column.steps, cell)

@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from colonnade.errors import OptionError
+from colonnade.events.watch_keys import WatchKeys
 from colonnade.events.watchers import Watcher
 from colonnade.integrations.job_facts import facts_of
 from colonnade.integrations.mailbox import Mailbox, Writer
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.watch_keys import WatchKeys
 
 # {key of [watch]: the modules that it needs}; the extra that brings them has the same name. prometheus needs nothing.
 _NEEDS = {

@@ -27,11 +27,11 @@ from colonnade.data.ids import EXPAND
 from colonnade.defences.registry import DEFENCES
 from colonnade.defences.scores import MOST_DIGITS, Answers
 from colonnade.errors import DataError, OptionError
+from colonnade.events import watch_keys
 from colonnade.families import family
 from colonnade.families.base import NO_WEIGHTS
 from colonnade.families.protection import PROTECTIONS
 from colonnade.families.trees import TELL_LABELS
-from colonnade.jobs import watch_keys
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
 from colonnade.jobs.policy import ALLOWED, KINDS, RECORDED, SERVED, Policy
