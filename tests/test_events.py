@@ -19,7 +19,7 @@ from colonnade.events import event_file
 from colonnade.events.event import KINDS, LONGEST_LINE, Event
 from colonnade.events.event_file import EventFile, events_in, kept
 from colonnade.events.reading import EventTail, follow, held, read
-from colonnade.events.run_events import RunEvents, said_of
+from colonnade.events.run_events import RunEvents
 from colonnade.events.watchers import Watchers
 from test_federation import federation, run_all, start
 
@@ -300,7 +300,7 @@ def test_the_events_of_a_job_at_each_party(tmp_path):
         assert (events[0].kind, events[-1].kind) == ("started", "ended")
         assert (first["party"], first["partners"], first["holders"]) == (name, [other], ["bank"])
         assert (first["protection"], first["algorithm"], first["epochs"]) == ("masked", "FedBCD", 4)
-        assert [event.data for event in events if event.kind == "line"][0] == {"partner": other, "up": True}
+        assert next(event.data for event in events if event.kind == "line") == {"partner": other, "up": True}
         (aligned,) = (event.data["rows"] for event in events if event.kind == "aligned")
         assert aligned == last["rows"] + last["held_out"]
         assert (last["how"], last["in_use"], set(last["sent"])) == ("done", True, {other})
@@ -326,7 +326,7 @@ def test_a_partner_that_does_not_come_is_waited_for_by_name(tmp_path):
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 1, said
     events = events_of(folder, "bank")
-    assert [dict(event.data) for event in events if event.kind == "waiting"][0] == {
+    assert next(dict(event.data) for event in events if event.kind == "waiting") == {
         "partners": ["shop"], "step": "joining"
     }  # fmt: skip
     assert events[-1].data["how"] == "failed"

@@ -50,6 +50,9 @@ class RunEvents:
         self._pending: dict[str, Any] = {}  # an evaluation whose traffic is still to come
         self._done: dict[str, Any] | None = None
 
+    def __bool__(self) -> bool:
+        return bool(self._watchers)
+
     def telling(self, tell: Callable[[str], None]) -> Callable[[str], None]:
         """Return a function that tells people something, and the watchers too."""
         if not self._watchers:
@@ -111,7 +114,7 @@ class RunEvents:
             self._watchers.tell(RECORD, **record)
 
     def observe(self, seconds: float, value: Any) -> None:
-        """Take a report of the party, as its runtime hands it over."""
+        """Take what the party reports, or hears of its lines, as its runtime hands it over."""
         if not self._watchers:
             return
         kind, *rest = value

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import OptionError, PartyFailed, PartySilent
-from colonnade.remote.staged_net import PATIENCE, Arguments
+from colonnade.remote.staged_net import PATIENCE, Arguments, Onlooker
 from colonnade.runtimes.launch import START_LIMIT, Launched, Programs, spawn
 from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
 from colonnade.runtimes.processes import Lines, Processes
@@ -74,6 +74,7 @@ async def run_party_mpi(
     observer: Observer | None = None,
     door: Doorkeeper | None = None,
     longest: Callable[..., int] | None = None,
+    onlooker: Onlooker | None = None,
 ) -> Outcome:
     """Take part in a run as the party of this rank, until all parties have ended; raises what ends it early.
 
@@ -81,14 +82,14 @@ async def run_party_mpi(
     deadline: seconds after which a silent party ends the run. job: what all parties agreed on; where another rank's
     differs, both raise `JobMismatch`. patience: seconds to wait for the others to join, and then for their data. door:
     asked before anything leaves. longest: the most bytes of a message that this party sends and takes, from the
-    arguments; None is any number. Cancelling this tells the others. Where a party has not ended a deadline after this
-    one, the MPI job is aborted when this process ends.
+    arguments; None is any number. onlooker: hears who is waited for. Cancelling this tells the others. Where a party
+    has not ended a deadline after this one, the MPI job is aborted when this process ends.
     """
     from colonnade.remote.mpi_net import MpiNet
 
     party_of_rank(names)
     net = MpiNet(names, deadline, observer, job=job, patience=patience)
-    net.longest_for = longest
+    net.longest_for, net.onlooker = longest, onlooker
     return await net.take_part(program, arguments, door)
 
 

@@ -18,7 +18,7 @@ from colonnade.errors import HandshakeFailed, JobMismatch, PartySilent, at_least
 from colonnade.remote.authority import Authority
 from colonnade.remote.certificates import Credentials
 from colonnade.remote.place import NetworkPlace
-from colonnade.remote.staged_net import PATIENCE, Arguments
+from colonnade.remote.staged_net import PATIENCE, Arguments, Onlooker
 from colonnade.runtimes.endpoint import ANY_SIZE
 from colonnade.runtimes.launch import START_LIMIT
 from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
@@ -46,6 +46,7 @@ async def run_party(
     door: Doorkeeper | None = None,
     longest: Callable[..., int] | None = None,
     shared_port: bool = False,
+    onlooker: Onlooker | None = None,
 ) -> Outcome:
     """Take part in a run as one party, from the handshakes to the last acknowledgement; raises what ends it early.
 
@@ -54,8 +55,8 @@ async def run_party(
     raise `JobMismatch`. deadline: seconds after which a silent party ends the run. grace: seconds that a line may be
     down. patience: seconds to wait for the others to join, and then for their data. door: asked before anything leaves.
     longest: the most bytes of a message that this party sends and takes, from the arguments; None is 256 MB.
-    shared_port: whether somebody else may have bound the port that this party listens on, to reserve it. Cancelling
-    this tells the others.
+    shared_port: whether somebody else may have bound the port that this party listens on, to reserve it. onlooker:
+    hears which lines are up and who is waited for. Cancelling this tells the others.
     """
     from colonnade.remote.network_net import NetworkNet
 
@@ -63,7 +64,7 @@ async def run_party(
     net = NetworkNet(
         place, deadline, observer, job=job, credentials=credentials, shared_port=shared_port, **times
     )  # fmt: skip
-    net.longest_for = longest
+    net.longest_for, net.onlooker = longest, onlooker
     return await net.take_part(program, arguments, door)
 
 

@@ -16,6 +16,7 @@ from colonnade.errors import HandshakeFailed, JobMismatch, ProtocolError
 from colonnade.remote.handshake import ACCEPTED, BEHIND, NONCE, RESTARTED, Handshake, NotNow, Standing, printable
 from colonnade.remote.listener import LOG
 from colonnade.remote.reliable import Reliable
+from colonnade.remote.staged_net import LINE
 from colonnade.remote.streams import FIRST_WORD_WITHIN, Stream, Unreached, dial
 from colonnade.remote.tls import why
 from colonnade.runtimes.endpoint import ABORT, BYE, MAX_MESSAGE
@@ -34,7 +35,6 @@ _NOBODY = "nobody was there"
 _AT_ONCE = (
     4  # messages that are sent in one turn of the loop: in between, it learns whether the connection still stands
 )
-LINE = "line"  # a report: to whom, whether it is up, and why not
 _ACKNOWLEDGE_WITHIN = 0.2  # seconds, if no message of ours takes the acknowledgement along
 
 
@@ -231,7 +231,7 @@ class PeerLine:
                 f"the line to {self.peer!r} was down for {down:.1f} s ({self.trouble}) and is up again"
             )
         stream.carry(self._take, self._send, lambda: self._down(stream))
-        self._net.report((LINE, self.peer, True, ""))
+        self._say(up=True)
         self.speak()
         self._net.stirred()
 
@@ -242,8 +242,12 @@ class PeerLine:
         if not self.over and not self.ending:
             self._down_since = self._loop.time()
             self._giving_up = self._loop.call_later(self._net.grace, self._lost)
-            self._net.report((LINE, self.peer, False, self.trouble))
+            self._say(up=False)
         self._net.stirred()
+
+    def _say(self, *, up: bool) -> None:
+        if self._net.onlooker is not None:
+            self._net.onlooker(self._net.elapsed(), (LINE, self.peer, up, "" if up else self.trouble))
 
     def _lost(self) -> None:
         if self._net.started:

@@ -19,7 +19,9 @@ PATIENCE = 600.0  # seconds to wait for the others before a run: people start th
 JOINED, READY, STARTED = 1, 2, 3
 _BEHIND = {JOINED: "did not join", READY: "did not get its data ready"}
 _STEPS = {JOINED: "joining", READY: "reading data"}
-WAITING = "waiting"  # a report: for whom, at which step
+WAITING, LINE = "waiting", "line"  # for whom, at which step; to whom there is a line, whether it is up, and why not
+# Hears, as (seconds, value), how this party stands with the others, of which no program reports anything.
+Onlooker = Callable[[float, Value], None]
 
 
 class StagedNet(LoopNet):
@@ -43,6 +45,7 @@ class StagedNet(LoopNet):
         self.longest_for: Callable[..., int] | None = None
         self.stage, self.started = 0, False
         self._stir: asyncio.Future[None] | None = None
+        self.onlooker: Onlooker | None = None
         self._said: tuple[tuple[str, ...], str] = ((), "")  # whom this party waits for and where, as last reported
 
     # -- what the lines add -------------------------------------------------------------------------------------
@@ -139,11 +142,11 @@ class StagedNet(LoopNet):
         self.stirred()
 
     def check_deadlines(self) -> None:
-        """See `Endpoint.check_deadlines`; this party's own starter hears whom it waits for, where that has changed."""
+        """See `Endpoint.check_deadlines`; an onlooker hears whom this party waits for, where that has changed."""
         super().check_deadlines()
-        if self._observer is not None and (waits := self._awaited()) != self._said:
+        if self.onlooker is not None and (waits := self._awaited()) != self._said:
             self._said = waits
-            self.report((WAITING, *waits))
+            self.onlooker(self.elapsed(), (WAITING, *waits))
 
     def _awaited(self) -> tuple[tuple[str, ...], str]:
         """Return who has been waited for since the last check at least, and at which step; ((), "") is nobody."""

@@ -19,6 +19,7 @@ from colonnade.ledger.witness import Witness
 from colonnade.remote import certificates
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import checker, signer
+from colonnade.remote.staged_net import Onlooker
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net, Observer, Outcome
 
@@ -44,13 +45,15 @@ def attend(
     budget: Budget | None = None,
     model: Used | None = None,
     rows: Callable[..., int] = lambda *_: 0,
+    onlooker: Onlooker | None = None,
 ) -> Outcome:
     """Carry out a program with the others. Nothing private is read, by `read`, before every handshake has succeeded.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
     this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
     about people that may leave. model: the finished one that is put to use, which the budget pays for but once.
-    rows: of the party's own table, from what was read: messages about more of them may be longer.
+    rows: of the party's own table, from what was read: messages about more of them may be longer. onlooker: hears which
+    lines are up, who is waited for and, in the end, how many bytes left for whom.
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.summed)
@@ -82,6 +85,7 @@ def attend(
     common: dict[str, Any] = {
         "longest": lambda *given: party.policy.message_bytes(rows(*given)),
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
+        "onlooker": onlooker,
         "door": PolicyDoor(party.name, party.policy, ledger, budget if model is None else None, counts),
     }  # fmt: skip
     tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
@@ -104,5 +108,5 @@ def attend(
         raise
     finally:
         ledger.close(how)
-        if observer is not None:
-            observer(party.name, 0.0, ("sent", tuple(ledger.sent.items())))
+        if onlooker is not None:
+            onlooker(0.0, ("sent", tuple(ledger.sent.items())))

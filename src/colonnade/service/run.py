@@ -195,7 +195,7 @@ def _run(
         with same_start(party.name, job), party.engine or nullcontext():
             outcome = attend(
                 job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget,
-                rows=lambda source: source.rows,
+                rows=lambda source: source.rows, onlooker=events.observe if events else None,
             )  # fmt: skip
     finally:
         history.close()
