@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import re
 import signal
 import socket
 import threading
 import time
 import urllib.error
 import urllib.request
+from datetime import datetime
 from http.client import HTTPConnection
 
 import numpy as np
 import pytest
 
+from colonnade import private_files
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, OptionError, PartySilent, PolicyRefused
 from colonnade.service import http
 from colonnade.tables import preparation
 from colonnade.tables.table import Table
+from colonnade.versions.shelf import Shelf
 from ports import free_ports
 from test_federation import LIMIT, federation, run_all, start
 
@@ -415,6 +419,12 @@ def test_tokens(tmp_path):
         http.Server("8080", token, PREPARED, lambda ids, table: [])
 
 
+def metrics(port, token):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=LIMIT) as response:
+        return response.read().decode()
+
+
 def test_from_the_request_to_the_partners_and_back(tmp_path):
     names = ("bank", "shop")
     folder = federation(tmp_path, names, 'kind = "VFB2"\nestimator = "saga"\nasynchronous = false\nepochs = 3')
@@ -423,6 +433,7 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
     bank = start(folder, "bank", "serve", "--http", f"0.0.0.0:{port}")
     assert "where tokens and scores would travel in the clear" in bank.communicate(timeout=LIMIT)[0]
     assert bank.returncode == 1
+    private_files.write(folder / "bank-files" / "metrics.token", "m" * 20 + "\n")
     shop = start(folder, "shop", "serve")
     bank = start(folder, "bank", "serve", "--http", f"127.0.0.1:{port}")
     try:
@@ -449,11 +460,19 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
         assert known["prediction"] == max(known["probabilities"], key=known["probabilities"].get)
         assert set(known["probabilities"]) == {"good", "bad"}
         assert sum(known["probabilities"].values()) == pytest.approx(1.0)
+        trained = Shelf(folder / "bank-files", "bank").promoted()
+        counted = metrics(port, "m" * 20)
+        assert f'colonnade_model_info{{version="{trained.name}"}} 1' in counted
+        when = datetime.fromisoformat(trained.date).timestamp()
+        assert float(re.search(r"^colonnade_model_trained_timestamp_seconds (\S+)$", counted, re.MULTILINE)[1]) == when
+        assert "colonnade_partners_connected 1" in counted
+        assert ask(port, body=b"{}", token="m" * 20)[0] == 401  # which opens metrics alone
         # a partner that is killed is missed though nobody asks, and welcome when it comes back
         shop.kill()
         shop.communicate()
         wait_for(bank, "waiting for the partners again")
         assert ask(port, "/health", token="")[0] == 503
+        assert "colonnade_partners_connected 0" in metrics(port, token)
         shop = start(folder, "shop", "serve")
         wait_for(bank, "the partners are there")
         assert by_id == ask(port, body=json.dumps({"ids": [cells["id"], "nobody"]}).encode(), token=token)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.ensemble import BaggingClassifier
+from sklearn.inspection import permutation_importance
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_predict, cross_val_score, learning_curve
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
+from sklearn.utils import estimator_html_repr, get_tags
 
 import colonnade as cn
 from colonnade.errors import DataError
@@ -95,6 +96,18 @@ def test_pipelines_say_what_to_use_instead():
     # A pipeline answers with the tags of its first step, and then every fold fails with the sentence.
     with pytest.raises(ValueError, match="expected a Party, got ndarray"):
         cross_val_score(make_pipeline(StandardScaler(), model), X, Y)
+
+
+def test_a_score_of_one_table_says_what_is_expected():
+    model = cn.LogisticRegression(verbose=0).fit(*cn.split(X, Y, into=2))
+    with pytest.raises(DataError, match="expected a Party, got ndarray"):
+        permutation_importance(model, X, Y)
+
+
+def test_pictures_of_pipelines_are_drawn():
+    pipeline = make_pipeline(StandardScaler(), cn.LogisticRegression())
+    assert "LogisticRegression" in estimator_html_repr(pipeline)
+    assert "LogisticRegression" in repr(pipeline)
 
 
 def test_ensembles_end_with_the_sentence():

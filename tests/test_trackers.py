@@ -303,6 +303,18 @@ def test_traces_arrive_over_http(collector, ending):
     assert {"run", "alignment", "training", "rounds 1-25"} <= {span.name for span in scope.spans}
 
 
+def test_a_fitted_model_is_told_to_a_collector(collector):
+    model = fitted()
+    record(model, otel=collector.address, name="a fit")
+    spans = {}
+    for _, _, body in collector.took:
+        (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
+        party = {one.key: one.value.string_value for one in resource.resource.attributes}["service.instance.id"]
+        spans[party] = [span.name for scope in resource.scope_spans for span in scope.spans]
+    assert set(spans["bank"]) >= {"run", "training"}
+    assert spans["shop"] == ["run"]
+
+
 def test_a_collector_that_takes_nothing_is_told_of(collector):
     collector.answer = 400
     with pytest.raises(WriterFailed, match="the collector does not take the spans"):

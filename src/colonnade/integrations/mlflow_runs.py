@@ -107,5 +107,6 @@ def client_of(uri: str) -> Any:
         private_files.make_folder(Path(unquote(urlsplit(uri).path)))
     from mlflow.tracking import MlflowClient
 
-    logging.getLogger("mlflow").setLevel(logging.WARNING)  # or it prints a line with the address of every run
+    for name in ("mlflow", "alembic"):  # or a line with the address of every run, and of every table of a database
+        logging.getLogger(name).setLevel(logging.WARNING)
     return MlflowClient(tracking_uri=uri)
