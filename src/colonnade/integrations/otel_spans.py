@@ -44,7 +44,6 @@ class OtelTrace:
         self._open: dict[str, Any] = {}
         self._count, self._began = 0, 0.0
         self._piece: dict[str, Any] = {}  # where the rounds began that have no span yet
-        self._sent: dict[str, Any] = {}
 
     def take(self, event: Event) -> None:
         """Take an event."""
