@@ -1,8 +1,8 @@
 """A party's own part of a linear model as one SELECT over its own table, with the preparation that was learned.
 
 DuckDB runs it, and PostgreSQL where dates are written like 2026-12-31. A value that is missing is NULL, NaN, an empty
-text or what `missing` of the party's file names. Where `colonnade` would refuse a row, as a number has no value and no step
-that fills it, the contribution is NULL.
+text or what `missing` of the party's file names. Where `colonnade` would refuse a row, as a number has no value and no
+step that fills it, the contribution is NULL.
 """
 
 from __future__ import annotations
