@@ -14,7 +14,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower integrations kills pythons reproduce dist clean
+.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower integrations ray kills pythons reproduce dist clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -30,8 +30,11 @@ define install
 	@touch $@
 endef
 
+# A checkout has no compiled kernels, so numba belongs to it. pip sees that by itself, uv does not.
+DEMO := .[compile,demo]
+
 $(VENV)/.demo: pyproject.toml
-	$(call install,.[demo])
+	$(call install,$(DEMO))
 
 # torch first, by pip and by its exact version (constraints.txt): where a machine keeps a build for processors only, pip's
 # own settings know of it and uv does not; without one this is the ordinary wheel. Installed, it satisfies .[dev].
@@ -70,7 +73,7 @@ $(VENV)/.trees: $(VENV)/.dev
 # Opponents live apart: one pins a library to a version of its own. Without them we are timed alone.
 $(VENV)/.opponents: $(VENV)/.dev
 	@$(PYTHON) -m venv $(VENV)/opponents
-	@for name in openmined-psi "phe gmpy2 numpy" "flwr[simulation] -e ."; do \
+	@for name in openmined-psi "phe gmpy2 numpy" "flwr[simulation] -e .[compile]"; do \
 	  $(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python $$name 2>/dev/null \
 	  || $(VENV)/opponents/bin/pip install -q $$name || echo "$$name can't be installed here"; done
 	@$(PYTHON) -m venv $(VENV)/secretflow
@@ -101,8 +104,8 @@ fuzz: $(VENV)/.dev  ## bytes led by coverage against all that reads bytes of oth
 # Flower holds rich and others back, so it is tested in an environment of its own.
 flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and deployed on loopback
 	@$(PYTHON) -m venv $(VENV)/flower
-	@$(BIN)/uv pip install -q --python $(VENV)/flower/bin/python -e '.[flower,demo]' pytest hypothesis 2>/dev/null \
-	  || $(VENV)/flower/bin/pip install -q -e '.[flower,demo]' pytest hypothesis
+	@$(BIN)/uv pip install -q --python $(VENV)/flower/bin/python -e '.[compile,flower,demo]' pytest hypothesis 2>/dev/null \
+	  || $(VENV)/flower/bin/pip install -q -e '.[compile,flower,demo]' pytest hypothesis
 	COLONNADE_FLOWER=1 $(VENV)/flower/bin/python -m pytest tests/test_flower.py
 
 # MLflow and onnxruntime bring more packages than all of ours, and Airflow pins its own: they have environments apart.
@@ -117,9 +120,13 @@ integrations: $(VENV)/.dev  ## MLflow, TensorBoard, ONNX and Airflow themselves 
 	COLONNADE_ALL=1 COLONNADE_AIRFLOW=$(VENV)/airflow/bin/python \
 	  $(VENV)/integrations/bin/python -m pytest $(WITH_THEM:%=tests/test_%.py)
 
-EXTRAS := demo,mlflow,onnx,otel,tensorboard
+EXTRAS := compile,demo,mlflow,onnx,otel,tensorboard
 THEIRS := mlflow onnxruntime tensorboard prometheus-client pytest hypothesis pandas polars
 AIRFLOW := apache-airflow-core apache-airflow-providers-standard
+
+ray: $(VENV)/.dev  ## workers of an engine on Ray: clusters that start and end, deaths, the same bits with any number of them
+	COLONNADE_RAY=1 $(BIN)/python -m pytest tests/test_ray_executor.py
+	$(BIN)/python benchmarks/run.py --quick --only engines
 
 kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which goes on to the same bits
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
@@ -134,16 +141,21 @@ pythons:         ## a short set of tests under each Python from 3.11 to 3.13 tha
 	  case " $$tried " in *" $$version "*) continue;; esac; home=$(VENV)/pythons/$$version; \
 	  test -x $$home/bin/pip || $$python -m venv $$home >/dev/null || { rm -rf $$home; continue; }; \
 	  echo "Python $$version: $$python"; tried="$$tried $$version"; \
-	  $$home/bin/pip install -q -e '.[demo]' pytest hypothesis pandas polars || exit 1; \
+	  $$home/bin/pip install -q -e '.[compile,demo]' pytest hypothesis pandas polars || exit 1; \
 	  $$home/bin/python -m pytest $(SHORT:%=tests/test_%.py) || exit 1; done; echo "tried:$$tried"
 
 reproduce: $(VENV)/.trees  ## the papers' tables and figures; says how long each takes (DATA=<folder of data sets>)
 	@test -n "$(DATA)" || { echo "make reproduce needs data sets; name their folder: make reproduce DATA=<folder>"; exit 1; }
 	$(BIN)/python -m reproductions all --data "$(DATA)"
 
-dist: $(VENV)/.dev  ## wheel, sdist and bill of materials, each installed and used in an environment of its own
+# A build takes two minutes of a core: all kernels are compiled for three kinds of processors, for the wheel and for the sdist.
+$(BIN)/uv:
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q uv || true
+
+dist: $(BIN)/uv  ## wheel, sdist and bill of materials, each installed and used in an environment of its own
 	@rm -rf dist
-	@$(BIN)/uv build -q 2>/dev/null || { $(BIN)/pip install -q build && $(BIN)/python -m build; }
+	@$(BIN)/uv build -q || { $(BIN)/pip install -q build && $(BIN)/python -m build; }
 	$(BIN)/python packaging/check_dist.py dist --sbom
 
 clean:           ## remove .venv and caches

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,8 @@ HERE = Path(__file__).parent
 # It pins another library to one version, so `make bench` puts it into an environment of its own.
 _OWN = HERE.parent / ".venv" / "opponents" / "bin" / "python"
 OPPONENT = os.environ.get("COLONNADE_OPENMINED", str(_OWN if _OWN.exists() else sys.executable))
+_SPU = HERE.parent / ".venv" / "secretflow" / "bin" / "python"
+SPU = os.environ.get("COLONNADE_SECRETFLOW", str(_SPU if _SPU.exists() else sys.executable))
 
 
 def ours(count: int, parties: int = 2, method: str = POWERS) -> float:
@@ -89,22 +92,21 @@ def alignment(quick: bool) -> Rows:
     return [*rows, ("its CPU time per id, of both sides", f"{work * 1e6:.0f} µs", "")]
 
 
-def alignment_by_transfer(quick: bool) -> Rows:
+def alignment_of_a_million(quick: bool) -> Rows:
     """Two parties in a process each, as many ids at each, half of them common: one party's ids by all seconds.
 
     Ten million against ten million with COLONNADE_LARGE=1.
     """
-    sizes = [300, 1000] if quick else [100_000, 1_000_000, *([10_000_000] if "COLONNADE_LARGE" in os.environ else [])]
+    decade = [300, 1000, 3000] if quick else [200_000, 632_000, 2_000_000]
+    sizes = [*decade, *([] if quick else [1_000_000]), *([10_000_000] if "COLONNADE_LARGE" in os.environ else [])]
     cases = [(200 if quick else 10_000, POWERS), *((size, TRANSFER) for size in sizes)]
-    runs: list[tuple[int, str, list[list[float]]]] = []
+    runs: dict[int, list[list[float]]] = {}
+    rows: Rows = [("load of the machine", f"{os.getloadavg()[0]:.1f}", f"{os.cpu_count()} cores")]
     for count, method in cases:
-        parties = {"p0": (aligner, (0, count, method)), "p1": (aligner, (count // 2, count, method))}
-        found = [outcome.value.tolist() for outcome in cn.Processes().run(parties).values()]
+        found = measured(aligner, (0, count, method), (count // 2, count, method))
         if any(common != count - count // 2 for common, *_ in found):
             raise SystemExit("the alignment found a wrong intersection")
-        runs.append((count, method, found))
-    rows: Rows = []
-    for count, method, found in runs:
+        runs[count] = found
         seconds, cpu = max(one[1] for one in found), sum(one[2] for one in found)
         bars = {1_000_000: "bar: 60,000 ids/s", 10_000_000: "bar: 360 s and 4,295 MB"}
         free = f"{cpu:.1f} CPU s of both; two free cores: {2 * count / cpu:,.0f} ids/s"
@@ -114,6 +116,47 @@ def alignment_by_transfer(quick: bool) -> Rows:
         sent = "leader {:.0f}, follower {:.0f}".format(*(one[4] / count for one in found))
         rows.append(("bytes sent per id", f"{sum(one[4] for one in found) / count:.0f}", sent))
         rows.append(("peak memory of a party's process", f"{max(one[3] for one in found) / 1e6:,.0f} MB", ""))
+    rows += growth({size: runs[size] for size in decade})
+    if len(sizes) > 4:
+        rows += growth({size: runs[size] for size in (1_000_000, 2_000_000, 10_000_000)})
+    return [*rows, *beside_spu(300 if quick else 1_000_000)]
+
+
+def measured(program: Any, first: Any, second: Any) -> list[list[float]]:
+    """What a program with these arguments measures at both parties: common ids, seconds, CPU, memory, bytes sent."""
+    outcomes = cn.Processes().run({"p0": (program, first), "p1": (program, second)})
+    return [outcome.value.tolist() for outcome in outcomes.values()]
+
+
+def growth(runs: dict[int, list[list[float]]]) -> Rows:
+    """How time and memory grow with ids: the exponents of fitted powers, and bytes for each further id."""
+    sizes, span = np.array([*runs], np.float64), f"from {min(runs):,} to {max(runs):,} ids"
+    cpu = [sum(one[2] for one in found) for found in runs.values()]
+    memory = np.array([max(one[3] for one in found) for found in runs.values()])
+    exponents = [np.polyfit(np.log(sizes), np.log(values), 1)[0] for values in (cpu, memory)]
+    more, fixed = np.polyfit(sizes, memory, 1)
+    beyond = np.polyfit(np.log(sizes), np.log(memory - fixed), 1)[0] if (memory > fixed).all() else np.nan
+    line = f"{more:.0f} bytes per id and {fixed / 1e6:.0f} MB; for 100 million: {(fixed + 1e8 * more) / 1e9:.1f} GB"
+    return [
+        (f"exponent of CPU time, {span}", f"{exponents[0]:.2f}", "bar: 0.9 to 1.1"),
+        (f"exponent of peak memory, {span}", f"{exponents[1]:.2f}", f"{beyond:.2f} beyond the fixed part"),
+        (f"a line through peak memory, {span}", line, "bar: 8 GB for 100 million"),
+    ]
+
+
+def beside_spu(count: int) -> Rows:
+    """SPU's PSI between as many people on the same machine; it reads and writes CSV files, and has no TLS either."""
+    if subprocess.run([SPU, "-c", "import spu.psi"], check=False, capture_output=True).returncode:
+        return [("SecretFlow's SPU", "not measured", "name a Python that has it in COLONNADE_SECRETFLOW")]
+    rows: Rows = []
+    for how in ("ecdh", "kkrt", "rr22"):
+        command = [SPU, str(HERE / "spu_psi.py"), str(count), how]
+        said = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""})
+        seconds, cpu = map(float, said.stdout.split()[-2:])
+        free = f"{cpu:.1f} CPU s of both; two free cores: {2 * count / cpu:,.0f} ids/s"
+        rows.append(
+            (f"SPU's {how.upper()}, {count:,} ids each", f"{seconds:.1f} s, {count / seconds:,.0f} ids/s", free)
+        )
     return rows
 
 

@@ -16,12 +16,14 @@ from colonnade.kernels import columns as _kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use
 sys.path.insert(0, str(Path(__file__).parent))
-from alignment import alignment, alignment_by_transfer, group_operations
+from alignment import alignment, alignment_of_a_million, group_operations
 from audit import audits
 from beside_secretflow import sealed_beside_secretflow
 from beyond_memory import beyond_memory
 from boosted_trees import boosted_trees, boosted_trees_of_a_million, tree_predictions, trees_beside_secretflow
+from dashboard import dashboard
 from encrypted import encrypted_products, encrypted_training
+from engines import engines
 from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, other_losses, slow_line
 from hinted_sums import hinted_sums
 from horizontal import horizontal_rounds
@@ -31,8 +33,10 @@ from many_parties import many_parties
 from network import long_messages, mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
+from scale_curves import scale_curves
 from scale_pass import scale_pass
 from sealed import sealed
+from served import alignment_served
 from shortest import best
 from startup import start_up
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -192,7 +196,9 @@ MEASURES = (
     horizontal_rounds,
     group_operations,
     alignment,
-    alignment_by_transfer,
+    alignment_of_a_million,
+    alignment_served,
+    dashboard,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
-ON_REQUEST = (beyond_memory,)
+ON_REQUEST = (beyond_memory, engines, scale_curves)

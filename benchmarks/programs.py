@@ -39,20 +39,24 @@ async def idleness(net: Net, seconds: float) -> float:
     return (time.process_time() - cpu) / (time.monotonic() - real)
 
 
-async def aligner(net: Net, start: int, count: int, method: str) -> Any:
+async def aligner(net: Net, start: int, count: int, method: str, keep: str = "") -> Any:
     """Align so many people; [how many are common, seconds, CPU seconds, most bytes of memory, bytes sent]."""
 
     def packed() -> tuple[Any, Any]:
-        texts = [b"person %d" % k for k in range(start, start + count)]
-        ends = np.cumsum(np.fromiter(map(len, texts), np.int64, count))
-        return np.frombuffer(b"".join(texts), np.uint8), ends
+        ends, parts, last = np.empty(count, np.int64), [], 0
+        for at in range(0, count, 1 << 16):  # so that few of them are Python objects at a time
+            texts = [b"person %d" % (start + k) for k in range(at, min(at + (1 << 16), count))]
+            ends[at : at + len(texts)] = last + np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+            parts.append(np.frombuffer(b"".join(texts), np.uint8))
+            last = int(ends[at + len(texts) - 1])
+        return np.concatenate(parts), ends
 
     (other,) = (name for name in net.names if name != net.me)
     text, ends = await net.in_thread(packed)
     await net.send(other, "ready", None)
     await net.recv(other, "ready")
     began, cpu = time.perf_counter(), time.process_time()
-    rows = await align_packed(net, text, ends, 1, net.names[0], method=method)
+    rows = await align_packed(net, text, ends, 1, net.names[0], method=method, keep=keep)
     took = time.perf_counter() - began, time.process_time() - cpu
     memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return np.array([len(rows), *took, memory, net.traffic.bytes], np.float64)

@@ -1,7 +1,9 @@
 """What `pip install` of the built wheel and sdist gives a user: in an environment of its own, with nothing from here.
 
-For each of them: the environment is made, the file is installed, the command answers, and two parties train sealed. The
-tables say how long that took and how large what was installed is. With --sbom, the software bill of materials of that
+For each of them: the environment is made, the file is installed, the command answers, and two parties train sealed.
+What is printed says how long that took and how large what was installed is: the files that the packages bring, and
+beside them the bytecode that pip makes of them. Where kernels are shipped compiled, there must be no numba, and every
+kind of code that this processor can run must give the same bits. With --sbom, the software bill of materials of that
 environment is written beside the wheel (CycloneDX, by cyclonedx-bom in an environment apart from it).
 
     python packaging/check_dist.py dist
@@ -10,6 +12,8 @@ environment is written beside the wheel (CycloneDX, by cyclonedx-bom in an envir
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -28,8 +32,13 @@ bank, shop = cn.Party("bank", X[:, :4], y), cn.Party("shop", X[:, 4:])
 model = cn.LogisticRegression(l2=1e-2, protection="sealed", verbose=0).fit(bank, shop)
 score = model.score(bank, shop)
 assert score > 0.9, score
-print(f"{score:.1%} right")
 """
+BITS = """
+import sys
+from colonnade.compiling.shipped import level
+print(level() if "numba" not in sys.modules else "numba", *(part.tobytes().hex() for part in model.coef_.values()))
+"""
+SHIPPED = sys.platform == "linux" and platform.machine() == "x86_64"
 
 
 def environment(folder: Path) -> Path:
@@ -48,27 +57,52 @@ def check(package: Path, *, sbom: Path | None = None) -> None:
         colonnade = python.with_name("colonnade")
         said = subprocess.run([colonnade, "--version"], check=True, capture_output=True, text=True, cwd=folder)
         began = time.perf_counter()
-        # -I: neither this checkout nor a variable of the caller's may stand in for what was installed.
-        trained = subprocess.run([python, "-I", "-c", LINES], check=True, capture_output=True, text=True, cwd=folder)
+        run(python, LINES, folder)
         seconds = time.perf_counter() - began
         print(f"{package.name}: {said.stdout.strip()}, installed in {installed:.0f} s")
-        print(f"  first model, kernels compiled: {trained.stdout.strip()} in {seconds:.1f} s")
+        print(f"  ten lines to a first model: {seconds:.1f} s, and with the installation {installed + seconds:.0f} s")
+        if SHIPPED:
+            check_kernels(python, folder)
         for name, size in sizes(python):
             print(f"  {size / 1e6:7.1f} MB  {name}")
         if sbom is not None:
             write_sbom(python, Path(folder) / "tool", sbom)
 
 
+def run(python: Path, program: str, folder: str, **variables: str) -> str:
+    """What a program prints. -I: neither this checkout nor Python's variables may stand in for what was installed."""
+    known = {name: value for name, value in os.environ.items() if name != "COLONNADE_KERNELS"}
+    command = [str(python), "-I", "-c", program]
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder, env={**known, **variables}
+    )
+    return done.stdout
+
+
+def check_kernels(python: Path, folder: str) -> None:
+    """The shipped code is what runs, and gives one model whatever the processor."""
+    levels = run(python, "from colonnade.compiling.shipped import LEVELS\nprint(*LEVELS)", folder).split()
+    found = [run(python, LINES + BITS, folder, COLONNADE_KERNELS=level).split() for level in levels]
+    used = sorted({level for level, *_ in found})
+    if "numba" in used or len({tuple(bits) for _, *bits in found}) != 1:
+        sys.exit(f"kernels must be shipped, and give the same bits at every level; these were used: {', '.join(used)}")
+    print(f"  kernels shipped compiled, the same model to the bit by code for {', '.join(used)}")
+
+
 def sizes(python: Path) -> list[tuple[str, int]]:
-    """What was installed, the largest first, after the sum of all but pip."""
+    """What was installed, but for pip and what came with it: the sum, the bytecode, and the largest parts."""
     (site,) = python.parent.parent.glob("lib/python*/site-packages")
-    found = {
-        one.name: sum(file.stat().st_size for file in ([one] if one.is_file() else one.rglob("*")) if file.is_file())
-        for one in site.iterdir()
-        if not one.name.startswith(("pip", "setuptools"))
-    }
-    largest = sorted(found.items(), key=lambda item: -item[1])[:8]
-    return [("in all", sum(found.values())), *largest]
+    parts, bytecode = dict[str, int](), 0
+    for one in site.iterdir():
+        if not one.name.startswith(("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-")):
+            for file in [one] if one.is_file() else filter(Path.is_file, one.rglob("*")):
+                size = file.stat().st_size
+                if file.suffix == ".pyc":
+                    bytecode += size
+                else:
+                    parts[one.name] = parts.get(one.name, 0) + size
+    largest = sorted(parts.items(), key=lambda item: -item[1])[:8]
+    return [("in all, as the packages have it", sum(parts.values())), ("bytecode that pip adds", bytecode), *largest]
 
 
 def write_sbom(python: Path, folder: Path, out: Path) -> None:

@@ -19,6 +19,9 @@ from hypothesis import HealthCheck, settings
 for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
+# Kernels are shipped compiled for what they are listed to be called with: what is missing in the list fails here.
+os.environ.setdefault("COLONNADE_KERNELS", "declared")
+
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("explore" if os.environ.get("COLONNADE_EXPLORE") == "1" else "steady")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import colonnade as cn
 from colonnade.alignment import protocol, transfer
+from colonnade.alignment.ordering import Ordered, by_number, in_order, positions
 from colonnade.alignment.protocol import align, align_packed
-from colonnade.alignment.role import positions
 from colonnade.alignment.transfer import TransferLeader, bins_of, room_of
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.group import hashed
@@ -45,7 +45,7 @@ def numbers(*pieces, prefix="person "):
 def test_the_module_lists_every_message_of_this_form():
     outcomes = cn.Simulation().run({name: (told_to_align, (tuple("xyz"),)) for name in "ab"})
     sent = {tag for outcome in outcomes.values() for tag in outcome.traffic.by_step} - {"goodbye"}
-    listed = protocol.__doc__.partition("\n**oblivious-transfer**")[2]
+    listed = protocol.__doc__.partition("\n**oblivious-transfer**")[2].partition("\n**served**")[0]
     assert sent == set(re.findall(r"^ {4}(align \w+)", listed, re.MULTILINE))
 
 
@@ -100,7 +100,7 @@ def test_the_same_in_processes():
 
 @pytest.mark.parametrize("leader", ["a", "b"])
 def test_ids_in_many_bins(monkeypatch, leader):
-    for name, small in (("BIN", 64), ("CHUNK", 100), ("_VALUES", 150)):
+    for name, small in (("BIN", 64), ("CHUNK", 100), ("_VALUES", 15)):
         monkeypatch.setattr(transfer, name, small)
     lists = numbers(range(700)), numbers(range(500, 800))
     assert bins_of(700)[0] == 11
@@ -183,7 +183,7 @@ def test_both_have_to_take_the_same_method():
 def test_methods_are_checked():
     ids = np.arange(3)
     one, two, three = (cn.Party(name, np.zeros((3, 1)), ids=ids) for name in "abc")
-    with pytest.raises(OptionError, match="method must be one of 'auto', 'oblivious-transfer', 'diffie-hellman', got"):
+    with pytest.raises(OptionError, match="method must be one of 'auto', 'oblivious-transfer', 'diffie-hellman', 'ser"):
         cn.align_parties(one, two, method="rsa", verbose=0)
     with pytest.raises(OptionError, match="aligns two parties, and there are 3; leave method out, or give 'diffie-h"):
         cn.align_parties(one, two, three, method=OT, verbose=0)
@@ -411,6 +411,7 @@ NONSENSE = {
     "check of other words": ("a", "align check", lambda v: (v[0], v[1][::-1]), ProtocolError, "'a' failed the check"),
     "values too few": ("b", "align values", lambda v: v[1:], WrongShape, "b sent .*'align values'"),
     "values of bytes": ("b", "align values", lambda v: v.tobytes(), WrongShape, "b sent .*'align values'"),
+    "values in disorder": ("b", "align values", lambda v: v[::-1], ProtocolError, "'b' sent values in disorder at"),
     "verdict too many": ("a", "align common", lambda v: (99, 1) if type(v) is tuple else v, ProtocolError, "that 99"),
     "a common id too few": ("a", "align common", no_tuple(lambda v: v[1:]), ProtocolError, "told 1 common ids too few"),
     "an id twice": ("a", "align common", no_tuple(lambda v: np.repeat(v[:1], len(v), 0)), ProtocolError, "one twice"),
@@ -426,10 +427,41 @@ def test_what_no_honest_party_sends_is_refused_by_name(who, step, change, kind, 
         with_a_liar(who, step, change)
 
 
+def test_who_speaks_before_its_turn_is_refused_by_name(monkeypatch):
+    """Each waits for the other one every few messages; there comes nothing that says anything."""
+    for name, small in (("BIN", 2), ("_VALUES", 2)):
+        monkeypatch.setattr(transfer, name, small)
+
+    class Early(Spy):
+        async def send(self, to, tag, value):
+            early = (
+                value is None and tag == self.step and self._net.traffic.by_step.get("align columns", (99,))[0] >= 20
+            )
+            await self._net.send(to, tag, 5 if early else value)
+
+    for who, step in (("a", "align common"), ("b", "align values")):
+
+        async def early(net, ids, step=step):
+            spy = Early(net, [])
+            spy.step = step
+            return await align(spy, ids, method=OT)
+
+        lists = {"a": numbers(range(60)), "b": numbers(range(20, 70))}
+        programs = {name: (early if name == who else told_to_align, (ids,)) for name, ids in lists.items()}
+        with pytest.raises((ProtocolError, WrongShape), match=f"'?{who}'? sent "):
+            cn.Simulation().run(programs)
+
+
 def test_wrong_values_only_lose_rows():
     rng = np.random.default_rng(0)
+
+    def random(value):
+        lie = rng.integers(0, 2**32, value.shape, np.uint32)
+        lie[:, 1].sort()
+        return lie
+
     with pytest.raises(TooFewInCommon):
-        with_a_liar("b", "align values", lambda value: rng.integers(0, 2**32, value.shape, np.uint32))
+        with_a_liar("b", "align values", random)
     twice = with_a_liar("b", "align values", lambda value: np.repeat(value[: len(value) // 2], 2, axis=0))
     assert len(twice["a"].value) == len(twice["b"].value) < 20
 
@@ -441,3 +473,23 @@ def test_places_of_rows_that_begin_alike():
     assert there.tolist() == [True, False, True, False, True]
     assert found[there].tolist() == [3, 4, 2]
     assert not positions(keys[:0], np.zeros(0, np.int64), wanted)[1].any()
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 3000])
+@pytest.mark.parametrize("at_once", [64, 1 << 18])
+def test_orders_are_those_of_a_sort_of_all_at_once(monkeypatch, size, at_once):
+    monkeypatch.setattr("colonnade.alignment.ordering._AT_ONCE", at_once)
+    rng = np.random.default_rng(size)
+    words = rng.integers(0, 2**64, (size, 2), np.uint64)
+    words[: size // 3, 0] = words[0, 0] if size else 0  # alike in their first half
+    assert in_order(words).tolist() == np.lexsort((words[:, 1], words[:, 0])).tolist()
+    known, low = Ordered(words[:, 0].copy(), words[:, 1].astype(np.uint32)), words.copy()
+    low[:, 1] &= np.uint64(0xFFFFFFFF)
+    wanted = np.vstack([low[::2], rng.integers(0, 2**64, (50, 2), np.uint64)])
+    places, there = known.find(wanted)
+    assert there.tolist() == [True] * len(low[::2]) + [False] * 50
+    assert (low[places[there]] == low[::2]).all()
+    numbers = rng.integers(0, 7, size).astype(np.uint16)
+    order, starts = by_number(numbers, 7)
+    assert order.tolist() == np.argsort(numbers, kind="stable").tolist()
+    assert starts.tolist() == [0, *np.cumsum(np.bincount(numbers, minlength=7)).tolist()]

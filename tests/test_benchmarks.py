@@ -46,6 +46,24 @@ def test_every_measure_works_and_quick_results_are_not_kept():
     assert (ROOT / "benchmarks" / "RESULTS.md").read_text() == kept
 
 
+def test_curves_of_scale_have_exponents_and_a_cost_model():
+    module = script("scale_curves")
+    rows = module.scale_curves(quick=True)
+    assert [line[0] for line in rows if "exponents" in line[0]] == [
+        "newton: exponents in rows",
+        "alignment: exponents in rows",
+    ]
+    points = [
+        module.Point(n, d, 2, 1e-9 * n * (3.0 + 2.0 * d), 8 * n, 8.0 * n, 80 * n) for n in (10, 100) for d in (1, 9)
+    ]
+    assert module.exponent([10, 100], [30, 300]) == pytest.approx(1.0)
+    assert module.model(points, 1) == "3 + 1.00 d + 0.000 d² ns per row and round, of all 2 parties"
+    assert module.along([10.0, 100.0], points[::2]).endswith(
+        "CPU 0.00 s + 0.01 µs, bytes 0.0 MB + 8, memory 0.0 MB + 80 a row"
+    )
+    assert "bytes 1.00" in module.curves("newton", points[::2], "rows", 1)[-1][1]
+
+
 def test_a_walk_takes_each_function_once_and_no_import():
     walk = script("walk").of_fit()
     assert walk.files[0].startswith("estimators/")

@@ -56,6 +56,19 @@ def test_later_versions_of_an_earlier_run_do_not_crowd_out_new_ones(tmp_path):
     assert kept.versions() == ()
 
 
+def test_a_file_is_read_again_where_it_looks_different(tmp_path):
+    kept = Checkpoints(tmp_path, JOB)
+    kept.save(1, state(1, size=300_000))  # more than a piece
+    assert kept.versions() == (1,)
+    assert value(kept, 1) == 1.0
+    path = tmp_path / "1.kept"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    os.utime(path, (1.0, 1.0))
+    assert kept.versions() == ()
+
+
 def test_a_folder_that_is_none_is_said(tmp_path):
     (tmp_path / "kept").touch()
     with pytest.raises(CheckpointError, match="the folder 'kept' for what is kept can't be read: Not a directory"):

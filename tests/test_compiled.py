@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numba.core.caching import CacheImpl
 
-from colonnade.compiling import compiled, compiler
+from colonnade.compiling import compiled, compiler, wrapper
 from colonnade.compiling.compiled import Compiled
 from colonnade.kernels.curve import _call
 
@@ -242,9 +242,9 @@ def test_each_kind_of_arguments_finds_its_own_code(home):
             out = np.zeros(6)
             assert kernel(given, 2.0, out) == given.sum()
             np.testing.assert_array_equal(out, 2.0 * given)
-    assert len(files(home)) == len(kinds) == len(list(home.glob("*/*")))
+    assert len(files(home)) == len(kinds) - 1 == len(list(home.glob("*/*")))  # what is only read may be fixed
     again = Compiled(scaled)
-    again._other_types = pytest.fail
+    again._other_kinds = pytest.fail
     assert [again(given, 2.0, np.zeros(6)) for given in kinds] == [given.sum() for given in kinds]
 
 
@@ -286,13 +286,13 @@ def test_an_object_that_can_be_turned_into_a_number_is_not_asked_to(home):
     for first in (1, 2.5, True):
         kernel = Compiled(tripled)
         kernel(first)
-        with pytest.raises(ValueError, match="Cannot determine Numba type"):
+        with pytest.raises(numba.core.errors.TypingError, match="Cannot determine Numba type"):
             kernel(Number())
 
 
 def test_an_error_that_is_not_about_types_is_not_lost(home, monkeypatch):
     """Here, that of memory with gaps counts as such."""
-    monkeypatch.setattr(compiler, "_PASSED_OVER", ("TypeError", "BufferError"))
+    monkeypatch.setattr(wrapper, "_PASSED_OVER", ("TypeError", "BufferError"))
     kernel, wide, out = Compiled(scaled), np.arange(12.0)[::2], np.zeros(6)
     for _ in range(2):
         assert kernel(np.arange(6.0), 2.0, out) == 15.0

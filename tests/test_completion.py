@@ -52,6 +52,7 @@ def test_every_command_and_option_is_there():
     for shell in SHELLS:
         text = script(_parser(), shell)
         assert all(name in text for name in commands)
+        assert "%(" not in text  # words of help say their defaults
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -137,7 +137,9 @@ def test_every_other_report():
     )  # fmt: skip
     kinds = ["round", *["progress"] * 5, "warning", "aligned", "waiting", "line", "line", "record"]
     assert [kind for kind, _ in found] == kinds
-    assert found[2][1] == {"what": "sealed training", "done": 1, "total": 9, "words": "bounds"}
+    assert found[2][1] == {
+        "what": "sealed training", "done": 1, "total": 9, "words": "bounds", "bytes": 0, "messages": 0, "seconds": 2.0
+    }  # fmt: skip
     assert found[-2][1] == {"partner": "shop", "up": True}
 
 

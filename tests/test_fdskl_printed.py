@@ -335,12 +335,12 @@ def test_a_run_goes_on(workers):
 
 @pytest.mark.parametrize("told", [(1,), (1, 99), (1, -1), (1, 1.0), (3, 0), None, "x"])
 def test_what_a_label_holder_tells_of_blocks_is_checked(told, monkeypatch):
-    tell = KernelSession.tell
+    tell = KernelSession.tell_each
 
     async def lie(self, tag, value):
         await tell(self, tag, told if tag == "pace" else value)
 
-    monkeypatch.setattr(KernelSession, "tell", lie)
+    monkeypatch.setattr(KernelSession, "tell_each", lie)
     with pytest.raises((ProtocolError, RunFailed), match="blocks"):
         fit(2, workers="asynchronous")
 

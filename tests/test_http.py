@@ -21,6 +21,7 @@ import pytest
 from colonnade import private_files
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, OptionError, PartySilent, PolicyRefused
+from colonnade.remote import guarded_server
 from colonnade.service import http
 from colonnade.tables import preparation
 from colonnade.tables.table import Table
@@ -318,7 +319,7 @@ def test_a_head_without_an_end_is_not_kept(serving):
     line = connect(port, b"POST /score HTTP/1.1\r\n")
     with contextlib.suppress(OSError):  # it may be closed already
         for _ in range(4):
-            line.sendall(b"X-a: " + b"b" * (http.MAX_HEAD // 2) + b"\r\n")
+            line.sendall(b"X-a: " + b"b" * (guarded_server.MAX_HEAD // 2) + b"\r\n")
     with contextlib.suppress(ConnectionResetError):
         assert line.recv(1) == b""
     line.close()

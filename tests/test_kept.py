@@ -10,8 +10,9 @@ import scipy.sparse as sp
 
 import colonnade as cn
 from colonnade.engine.kept import common_version
-from colonnade.errors import RunFailed
+from colonnade.errors import CheckpointError, RunFailed
 from colonnade.families.training import train
+from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.objective.losses import loss
 from colonnade.runtimes.wire import decode, encode
 from training_programs import linear_job, part_of
@@ -42,10 +43,13 @@ class Shelf:
     def forget(self, after):
         self.kept = {version: state for version, state in self.kept.items() if version <= after}
 
+    def numbers(self, count, dtype):
+        return None
 
-def run(algorithm, shelves, *, sparse=False, sum_="pairwise", on=None):
-    parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=3, active=2)
-    holders = ("party1", "party2") if algorithm.name != "FDML" else ("party1",)
+
+def run(algorithm, shelves, *, sparse=False, sum_="pairwise", on=None, active=2):
+    parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=3, active=active)
+    holders = ("party1", "party2")[:active] if algorithm.name != "FDML" else ("party1",)
     if algorithm.name == "FDML":
         parties = cn.split(X, Y, into=3)
     job = linear_job(algorithm, holders, sum_=sum_)
@@ -96,7 +100,49 @@ def test_a_run_goes_on_to_the_same_bits(algorithm, sparse):
     assert run.messages < sent  # the last crash was late: most was done, even with twice the messages of a sum
 
 
-def length_of(algorithm, sparse):
+@pytest.mark.parametrize("active", [1, 2])
+@pytest.mark.parametrize("algorithm", ALGORITHMS[8:10], ids=str)
+def test_numbers_about_rows_are_on_the_disk_with_the_same_bits(algorithm, active, tmp_path):
+    """As with a million rows: scores, those of directions, and curvatures are in files, which versions share."""
+
+    def folders(name):
+        return [Checkpoints(tmp_path / name / str(number), b"a job", apart=0) for number in range(3)]
+
+    whole, records = run(algorithm, [None] * 3, active=active)
+    assert run(algorithm, folders("whole"), active=active) == (whole, records)
+    files = [*(tmp_path / "whole" / "0").glob("*.numbers")]
+    assert files
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files)
+    for crash in (0.4, 0.8):
+        shelves, name = folders(str(crash)), tmp_path / str(crash)
+        length = length_of(algorithm, False, active)
+        clock = cn.Simulation(latency=0.01, faults=cn.Faults(crashes={"party2": crash * length}))
+        with pytest.raises(RunFailed):
+            run(algorithm, shelves, on=clock, active=active)
+        assert run(algorithm, folders(str(crash)), active=active) == (whole, records)
+        shelves[0].clear()
+        assert not [*(name / "0").iterdir()]
+
+
+def test_numbers_that_were_changed_are_no_progress(tmp_path):
+    shelf = Checkpoints(tmp_path, b"a job", apart=3)
+    assert shelf.numbers(2, np.float64) is None
+    stored = shelf.numbers(4, np.float64)
+    stored[1:3] = [1.5, -2.0]
+    told = stored.sealed()
+    assert shelf.known_numbers(told, 4, np.float64)[:].tolist() == [0.0, 1.5, -2.0, 0.0]
+    stored[0:1] = 7.0
+    for count, dtype in ((4, np.float64), (5, np.float64), (4, np.float32)):
+        with pytest.raises(CheckpointError, match="is not there any more; start the job anew"):
+            shelf.known_numbers(told, count, dtype)
+    stored.remove()
+    with pytest.raises(CheckpointError, match="is not there any more"):
+        shelf.known_numbers(told, 4, np.float64)
+    with pytest.raises(IndexError):
+        stored[::2]
+
+
+def length_of(algorithm, sparse, active=2):
     """Virtual seconds of the whole run with these messages."""
     ends = []
     on = cn.Simulation(latency=0.01)
@@ -108,7 +154,7 @@ def length_of(algorithm, sparse):
             ends.append(max(outcome.seconds for outcome in outcomes.values()))
             return outcomes
 
-    run(algorithm, [Shelf() for _ in range(3)], sparse=sparse, on=Timed())
+    run(algorithm, [Shelf() for _ in range(3)], sparse=sparse, on=Timed(), active=active)
     return ends[0]
 
 

@@ -54,6 +54,7 @@ from colonnade.leaks import (
     SHARED,
     SIGNALS,
     SINGLE,
+    UNCHANGED,
     UNEVEN,
     WEIGHTS,
     Setting,
@@ -451,6 +452,7 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
     trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
     bins = binning_leaks(two, 10, correlates=True)
     repeated = leaks_of(job_with(cn.FedSGD(), aligned=False, duplicates="expand"))
+    repeated += leaks_of(job_with(cn.FedSGD(), aligned=False, keep=True))
     searched = validation_leaks(replace(two, held_out=True, folds=5, candidates=2), ())
     for leak in (*sealed, *repeated, *trees, *searched, *split_leaks(two, cn.FedSGD()), *transferred, *bins):
         kinds.update(leak.kinds)
@@ -498,6 +500,7 @@ def table():
         BIN_CORRELATIONS: "`[binning]` with `max_correlation` or `max_vif`: 2, 3",
         COVARIANCES: "statistics, or masked transfer learning",
         COMMON: "alignment",
+        UNCHANGED: '`method = "served"` or `keep = true`: 2',
         REPEATS: '`duplicates = "expand"`: 2, 3',
         CLASSES: "several label holders, softmax, or transfer learning",
         MAGNITUDE: "ridge or Poisson, sealed or with `encrypted`",

@@ -12,6 +12,7 @@ from colonnade.objective.metrics import (
     METRICS,
     accuracy,
     auc,
+    auc_of_many,
     d2_pinball,
     d2_poisson,
     d2_tweedie,
@@ -20,6 +21,7 @@ from colonnade.objective.metrics import (
     metric_name,
     r2,
 )
+from colonnade.objective.weighted import weighed
 
 NAMES = (*LOSSES, "gamma", "tweedie 1.5", "quantile 0.9")
 quick = settings(deadline=None, max_examples=50)
@@ -61,6 +63,30 @@ def test_auc_of_many_rows():
     y = rng.integers(0, 2, 20_000)
     score = np.round(rng.normal(size=20_000) + 0.3 * y, 2)
     assert auc(y, score) == pytest.approx(roc_auc_score(y, score), abs=1e-12)
+
+
+@pytest.mark.parametrize("scores", ["normal", "ties", "wide", "signed zeros"])
+def test_auc_of_bins_is_close_and_says_how(scores, monkeypatch):
+    rng = np.random.default_rng(3)
+    monkeypatch.setattr("colonnade.objective.metrics._VERY_MANY", 1000)
+    z = rng.standard_normal(300_000)
+    z = {"normal": z, "ties": np.round(z), "wide": np.sinh(60.0 * z), "signed zeros": np.where(z > 1, 0.0, -0.0)}[
+        scores
+    ]
+    y = np.where(z + rng.logistic(size=len(z)) > 0, 1, -1).astype(np.int8)
+    found = auc_of_many(loss("logistic"), z, y)
+    assert found == pytest.approx(roc_auc_score(y, z), abs=1e-6)
+
+
+def test_auc_of_bins_is_for_very_many_labels_of_two_classes(monkeypatch):
+    y = np.array([-1.0, 1.0, 1.0])
+    assert auc_of_many(loss("logistic"), y, y) is None  # few
+    monkeypatch.setattr("colonnade.objective.metrics._VERY_MANY", 2)
+    assert auc_of_many(loss("logistic"), y, y) == 1.0
+    assert auc_of_many(loss("square"), y, y) is None
+    assert auc_of_many(loss("logistic"), y, weighed(y, np.ones(3))) is None
+    assert math.isnan(auc_of_many(loss("logistic"), y, np.ones(3)))
+    assert math.isnan(auc_of_many(loss("logistic"), np.array([0.0, math.nan, 1.0]), y))
 
 
 def test_auc_takes_any_two_labels():

@@ -80,3 +80,21 @@ def test_scores_have_the_bits_of_the_kernel_for_batches():
 def test_pairs(lower, upper):
     found = panels.pairs(np.sort(np.array(lower, float)), np.sort(np.array(upper, float)))
     assert found == sum(2 * (a < b) + (a == b) for a in lower for b in upper)
+
+
+def test_projections_and_that_a_row_has_the_same_bits_whoever_is_asked_about_with_it():
+    rng = np.random.default_rng(3)
+    for kind in (np.float32, np.float64):
+        for d, width in ((1, 1), (3, 8), (21, 9), (40, 70)):
+            X, W = rng.standard_normal((150, d)).astype(kind), rng.standard_normal((d, width))
+            found = projected(X, np.arange(150), W)
+            np.testing.assert_allclose(found, X.astype(np.float64) @ W, atol=1e-10)
+            rows = rng.integers(0, 150, 77)
+            assert projected(X, rows, W).tobytes() == found[rows].tobytes()
+            assert projected(X, rows[:1], W).tobytes() == found[rows[:1]].tobytes()
+
+
+def projected(X, rows, W):
+    out = np.empty((len(rows), W.shape[1]))
+    panels.project(X, rows, panels.side_by_side(W), *panels.room_to_project(X.shape[1]), out)
+    return out

@@ -28,9 +28,10 @@ from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy, kind_of
 from colonnade.ledger.ledger import entries
 from colonnade.planning.candidates import agree_on_candidates, candidates
-from colonnade.planning.command import human_seconds, reason, show
+from colonnade.planning.command import reason, show
 from colonnade.planning.figures import Plan
 from colonnade.planning.forecast import Span, bytes_of, epochs_of_curve, epochs_of_sample, save_of, seconds_of
+from colonnade.planning.plan_table import human_seconds
 from colonnade.planning.program import make_plan
 from colonnade.planning.trials import LineSpeed, Mark, Taken, measure_lines, sample
 from colonnade.service.training import take_part

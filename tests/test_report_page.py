@@ -243,7 +243,17 @@ def test_places_in_a_chart_are_linear_and_inside():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(12_000, "12k"), (2.5e6, "2.5M"), (0.25, "0.25"), (-3, "−3"), (0, "0"), (1e-7, "1e−07")]
+    ("value", "text"),
+    [
+        (12_000, "12k"),
+        (2.5e6, "2.5M"),
+        (0.25, "0.25"),
+        (-3, "−3"),
+        (0, "0"),
+        (1e-7, "1e−07"),
+        (1000, "1000"),
+        (-2500, "−2500"),
+    ],
 )
 def test_numbers_at_axes_are_short(value, text):
     assert svg.short_number(value) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from colonnade.blocks.columns import Needed, columns_from_value, columns_to_valu
 from colonnade.blocks.row_blocks import BLOCK
 from colonnade.blocks.second_order import Judgement
 from colonnade.errors import OptionError
+from colonnade.streams.stored_rows import StoredRows
 from colonnade.workers.row_spread import RowSpread
 from colonnade.workers.sharded_columns import ShardedColumns
 from workers_here import Here
@@ -77,7 +79,15 @@ def test_answers_are_those_of_columns_in_memory_and_have_the_same_bits_with_any_
     for name, expected in known.items():
         for one in found:
             np.testing.assert_array_equal(one[name], found[0][name], err_msg=name)
-        np.testing.assert_allclose(found[0][name], expected, rtol=1e-9, atol=1e-9, err_msg=name)
+        np.testing.assert_array_equal(found[0][name], expected, err_msg=name)
+
+
+def test_columns_on_the_disk_go_to_the_workers_shard_by_shard(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", TABLES["dense"])
+    stored = StoredRows.of_array(np.load(tmp_path / "X.npy", mmap_mode="r"), 1 << 24)
+    known, found = columns_from_value(TABLES["dense"]), ShardedColumns.place(Here(2), stored)
+    W = np.ones((5, 1))
+    assert found.forward(LISTS["all"], W).tobytes() == known.forward(LISTS["all"], W).tobytes()
 
 
 def test_columns_that_occur_nowhere_are_left_out_at_the_workers() -> None:

@@ -16,6 +16,7 @@ LISTED = {
     (COMMON := "who is in common"): "each party: which of its own people all others have too",
     (SIZES := "how many people each party has"): "everybody, exactly or roughly",
     (REPEATS := "how many rows each person has"): "everybody, of people in common at the first label holder",
+    (UNCHANGED := "whether ids are the same as before"): "the party with fewer ids, of the other's, in every run",
     (LABELLED := "which rows are labelled"): "everybody: which of them each label holder has a label for",
     (CLASSES := "which classes there are"): "label holders; the others hear how many",
     (SIGNALS := "signals, which show the labels"): "everybody without labels could work them out",
@@ -102,6 +103,7 @@ class Setting:
     folds: int = 0  # of a cross-validation, in which everybody is held out once; 0 is none
     candidates: int = 1  # that a search has to choose from
     expanded: bool = False  # whether a person may have several rows at the first label holder
+    served: bool = False  # whether a party may align its ids under a key that lasts
     defences: tuple[Any, ...] = ()  # what parties do to what leaves them, each a `defences.base.Defence`
 
     @property

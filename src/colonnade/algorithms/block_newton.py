@@ -19,6 +19,7 @@ has the trials that led here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -28,13 +29,13 @@ from colonnade.algorithms.newton_leader import GROWTH, Leader, Search, Verdict
 from colonnade.algorithms.proximal_newton import ProximalNewton
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.newton import NewtonBlock, OfRows, signed_pieces
-from colonnade.blocks.row_blocks import each_block
-from colonnade.blocks.subspace import Held, PastDirections
+from colonnade.blocks.newton import NewtonBlock, OfRows, Place, ToldNumbers, signed_pieces
+from colonnade.blocks.row_blocks import BLOCK, each_block, in_order, run_of
+from colonnade.blocks.subspace import Held, PastDirections, Steps
 from colonnade.engine.exchange import Part
 from colonnade.engine.options import Training
 from colonnade.engine.session import CHUNK, Session, session_leaks
-from colonnade.errors import OptionError, ProtocolError, one_of, whole_number
+from colonnade.errors import CheckpointError, OptionError, ProtocolError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals
 from colonnade.objective.losses import sends_curvature
 from colonnade.objective.penalties import ElasticNet
@@ -50,6 +51,8 @@ _FIXED: dict[str, Any] = {
 _OWN_LIMIT = 1024
 # Directions that every party remembers, however many columns it has.
 _LEAST_ROOM = 8
+# Rows whose scores under new directions are in full at a time.
+_SPAN = 1 << 20
 # The largest number in two bytes.
 _MOST_SHORT = 32767.0
 
@@ -193,6 +196,9 @@ class NewtonParty:
         self.samples, self.most_pieces = self.part < 1.0, options.pieces
         self._secret = self.net.secret(f"signs {options.seed}")
         self.search = Search(self)
+        # Where numbers about many rows are; under an elastic net these are whole arrays, in memory.
+        self.place: Place | None = None if isinstance(block.penalty, ElasticNet) else session.keeper
+        self.own.place = self.place
         self._intercept = None if block.intercept is None else block.intercept.copy()
         self._start_anew()
 
@@ -280,7 +286,12 @@ class NewtonParty:
     def _hold(self, part: Part, rows: Rows, z: FloatArray | None) -> Held | None:
         if z is None or part.y is None:
             return None
-        return Held(self.loss, part.y[rows], z, 1.0 / self.session.sum.narrow.scale)
+        y = part.y if len(rows) == len(part.y) and run_of(rows) == 0 else part.y[rows]
+        place = self.place if part is self.session.train else None
+        return Held(self.loss, y, z, 1.0 / self.session.sum.narrow.scale, place)
+
+    def _no_scores(self, rows: int) -> FloatArray:
+        return np.zeros(rows if self.own.outputs == 1 else (rows, self.own.outputs))
 
     # -- a round, in order --------------------------------------------------------------------------------------
 
@@ -293,6 +304,7 @@ class NewtonParty:
         await self.net.work(2 * touched, "backward")
         # 2. Every party makes its direction, as long as the ring allows.
         new, scores, largest = self._fitting(self._direction(epoch, signals, curvatures))
+        del signals, curvatures  # as many numbers as there are rows, and no longer needed
         await self.net.work(touched * self.pieces, "forward")
         # 3. The scores of all directions are summed at the label holders.
         if self.part < 1.0:
@@ -324,48 +336,46 @@ class NewtonParty:
             if self.net.watcher is not None:
                 self.net.watcher.about("signal", holder, rows)
             held = self.held if holder == self.net.me else None
-            told = None if held is None else held.signal()
+            told = None if held is None else held.signal
             signal = await self._tell_or_hear("signal", holder, rows, told, heeds=heeds)
-            curvature = self.loss.curvature_from(signal)
+            curvature = signal.made(self.loss.curvature_from)
             if curvature is None:
-                told = None if held is None else held.curvature()
+                told = None if held is None else held.curvature
                 curvature = await self._tell_or_hear("curvatures", holder, rows, told, heeds=heeds)
             signals.append((rows, signal))
             curvatures.append((rows, curvature))
         return signals, curvatures
 
-    async def _tell_or_hear(self, tag: str, holder: str, rows: Rows, told: FloatArray | None, *, heeds: bool) -> Any:
-        """A number for each of a holder's rows: in two bytes while rounds bring much, later in four."""
+    async def _tell_or_hear(
+        self, tag: str, holder: str, rows: Rows, told: Callable[[int, int], FloatArray] | None, *, heeds: bool
+    ) -> ToldNumbers:
+        """A number for each of a holder's rows: in two bytes while rounds bring much, later in four.
+
+        told: the numbers of rows from one to before another, at their holder, which never has all of them in full.
+        """
         kind: Any = np.float32 if self.fine else np.int16
+        shape = (len(rows),) if self.own.outputs == 1 else (len(rows), self.own.outputs)
         if told is not None:
-            largest = max(float(told.max(initial=0.0)), -float(told.min(initial=0.0)))
-            unit = 1.0 if self.fine else max(largest, 1e-300) / _MOST_SHORT
-            short = np.empty(told.shape, kind)
+            unit = 1.0 if self.fine else max(_largest(told, len(rows)), 1e-300) / _MOST_SHORT
+            short = np.empty(shape, kind)
 
             def shorten(at: int, end: int) -> None:
-                short[at:end] = told[at:end] if self.fine else np.rint(told[at:end] / unit)
+                short[at:end] = told(at, end) if self.fine else np.rint(told(at, end) / unit)
 
-            each_block(shorten, len(told))
+            each_block(shorten, len(rows))
             if tag == "signal":
-                self.session.allowance.backward(told.size)
+                self.session.allowance.backward(short.size)
             await self.session.tell(tag, (unit, short))
             if not heeds:
-                return told[:0]
+                short = short[:0]
         else:
-            shape = (len(rows),) if self.own.outputs == 1 else (len(rows), self.own.outputs)
             heard = await self.session.hear(holder, tag)
             if type(heard) is not tuple or len(heard) != 2 or type(heard[0]) is not float:
                 raise ProtocolError(f"party {holder!r} must tell a unit and an array at step {tag!r}")
             unit, short = heard[0], expect_array(heard[1], shape, kind, holder, tag)
-            if not (math.isfinite(unit) and np.isfinite(short).all()):
+            if not (math.isfinite(unit) and (kind is np.int16 or np.isfinite(short).all())):
                 raise ProtocolError(f"party {holder!r} must tell finite numbers at step {tag!r}")
-        found = np.empty(short.shape, np.float32)  # any direction will do: it need not be known better than that
-
-        def lengthen(at: int, end: int) -> None:
-            found[at:end] = short[at:end] * unit
-
-        each_block(lengthen, len(short))
-        return found
+        return ToldNumbers(short, unit)
 
     def _direction(self, epoch: int, signals: list[OfRows], curvatures: list[OfRows]) -> FloatArray:
         """This party's new directions as columns: its step, and the same with random signs for each piece more."""
@@ -379,39 +389,52 @@ class NewtonParty:
         whole *= self.stretch
         return signed_pieces(whole, self.pieces, self._secret, epoch)
 
-    def _fitting(self, new: FloatArray) -> tuple[FloatArray, list[tuple[str, Part, FloatArray]], float]:
+    def _fitting(self, new: FloatArray) -> tuple[FloatArray, list[tuple[str, Part, Steps]], float]:
         """Directions that fit into the narrow ring, their scores for each holder, and the largest of these.
 
         A direction may be of any length, since the search finds out how far to go.
         """
         most, session = 0.99 * self.session.sum.narrow.largest, self.session
+        asked: list[tuple[str, Part, Rows]] = [(holder, session.train, rows) for holder, rows in self.chosen]
+        if (part := session.validation) is not None:
+            asked += [(holder, part, rows) for holder, rows in part.owned.items()]
         while True:
             new[...] = new.astype(np.float32)
-            scores = [(holder, session.train, self._scores(rows, new)) for holder, rows in self.chosen]
-            if (part := session.validation) is not None:
-                of = part.columns
-                scores += [(holder, part, self._scores(rows, new, of)) for holder, rows in part.owned.items()]
-            largest = max((float(np.abs(one).max(initial=0.0)) for _, _, one in scores), default=0.0)
+            found = [self._scores(rows, new, most, part.columns) for _, part, rows in asked]
+            largest = max((one for _, one in found), default=0.0)
             if not largest > most:
-                return new, scores, largest
+                return new, [(*each[:2], steps) for each, (steps, _) in zip(asked, found, strict=True)], largest
             new *= 0.5 * most / largest
 
-    def _scores(self, rows: Rows, new: FloatArray, of: Any = None) -> FloatArray:
-        """Scores of directions; who has none to send, as a leader that searches with its own columns, has zeros."""
-        if not new.any():
-            return np.zeros((len(rows) * self.own.outputs, new.shape[1]))
-        return self.own.scores(rows, new, of)
+    def _scores(self, rows: Rows, new: FloatArray, most: float, of: Any) -> tuple[Steps, float]:
+        """Scores of directions in steps of the narrow ring, as far as they fit there, and the largest of them.
 
-    async def _sum_up(self, scores: list[tuple[str, Part, FloatArray]]) -> None:
+        Who has no direction to send, as a leader that searches with its own columns, has zeros.
+        """
+        steps = np.zeros((len(rows) * self.own.outputs, new.shape[1]), np.int32)
+        largest = 0.0
+        for at in range(0, len(rows) if new.any() else 0, _SPAN):
+            some = self.own.scores(rows[at : at + _SPAN], new, of)
+            largest = max(largest, float(some.max(initial=0.0)), -float(some.min(initial=0.0)))
+            if not largest > most:
+                some *= self.session.sum.narrow.scale
+                first = at * self.own.outputs
+                np.rint(some, out=some)
+                steps[first : first + len(some)] = some
+        return steps, largest
+
+    async def _sum_up(self, scores: list[tuple[str, Part, Steps]]) -> None:
         """Everybody's directions, at the holder of each row's label."""
+        scale = self.session.sum.narrow.scale
         for holder, part, mine in scores:
             held = self.held if part is self.session.train else self.watched
             places = held.add(mine.shape[1], self.room) if holder == self.net.me and held is not None else []
             for at in range(0, len(mine), CHUNK):
-                found = await self.session.sum.total_narrow("directions", mine[at : at + CHUNK], holder)
+                some = mine[at : at + CHUNK] / scale
+                found = await self.session.sum.total_narrow("directions", some, holder)
                 if found is not None:
                     for column, one in zip(places, found.T, strict=False):
-                        column[at : at + CHUNK] = np.rint(one * self.session.sum.narrow.scale)
+                        column[at : at + CHUNK] = np.rint(one * scale)
 
     async def _sum_products(self, new: FloatArray, largest: float) -> None:
         """Remember the new directions; their products with all that are remembered are summed at the leader."""
@@ -452,7 +475,7 @@ class NewtonParty:
         parts = [(self.held, self.rows)]
         if session.validation is not None:
             parts.append((self.watched, session.validation.rows))
-            session.see(*((None, None) if self.watched is None else (self.watched.z, self.watched.y)))
+            session.see(*((None, None) if self.watched is None else (self.watched.z.copy(), self.watched.y)))
         shares = [
             share
             for held, rows in parts
@@ -497,11 +520,19 @@ class NewtonParty:
 
     def freeze(self) -> Any:
         """All that the next round depends on; see `engine.kept.Frozen`."""
-        curved = tuple([curvature for _, curvature in self.own.curved])
+        curved = self.own.freeze()
         held = tuple([None if one is None else one.freeze() for one in (self.held, self.watched)])
         leader = None if self.leader is None else self.leader.freeze()
         told = (self.part, self.fine, self.pieces, self.stretch)
         return (told, self._secret, self.directions.rows, (curved, self.own.bent), held, leader)
+
+    def _known(self, curvature: Any, rows: int) -> Any:
+        """Curvatures that were kept, or what was kept of where they are."""
+        if isinstance(curvature, np.ndarray):
+            return curvature
+        if self.place is None:
+            raise CheckpointError("what was kept of rows is on a disk that this run does not use; start the job anew")
+        return self.place.known_numbers(curvature, rows, np.float32)
 
     def thaw(self, state: Any) -> None:
         """Take back what `freeze` gave."""
@@ -510,10 +541,11 @@ class NewtonParty:
         self.fine, self.pieces, self.stretch = fine, pieces, stretch
         self.directions.add(directions, self.room)
         if curved:
-            known = [(rows, curvature) for (_, rows), curvature in zip(self.chosen, curved, strict=True)]
+            known = [(rows, self._known(one, len(rows))) for (_, rows), one in zip(self.chosen, curved, strict=True)]
             self.own.make(known, self.rows, bent.copy())
         if held[0] is not None:
-            self.held = self._hold(self.session.train, dict(self.chosen)[self.net.me], held[0][0])
+            rows = dict(self.chosen)[self.net.me]
+            self.held = self._hold(self.session.train, rows, self._no_scores(len(rows)))
         if held[1] is not None and (part := self.session.validation) is not None:
             self.watched = self._hold(part, part.owned[self.net.me], held[1][0])
         for one, kept in zip((self.held, self.watched), held, strict=True):
@@ -521,3 +553,13 @@ class NewtonParty:
                 one.thaw(kept)
         if self.leader is not None:
             self.leader.thaw(leader)
+
+
+def _largest(told: Callable[[int, int], FloatArray], count: int) -> float:
+    """The largest size of numbers that are known a block at a time."""
+
+    def make(at: int, end: int) -> float:
+        some = told(at, end)
+        return max(float(some.max(initial=0.0)), -float(some.min(initial=0.0)))
+
+    return max(in_order(make, [*range(0, count, BLOCK), count] if count else [0]), default=0.0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -26,6 +28,7 @@ def align_parties(
     join: str = INNER,
     verbose: int = 1,
     method: str = AUTO,
+    keep: str | Path | None = None,
 ) -> list[Party]:
     """Bring parties to the rows whose ids all of them have, in one order, without showing anybody the other ids.
 
@@ -39,7 +42,7 @@ def align_parties(
         How many rows have to be in common.
     leader
         The name of the party that compares masked ids, by default the first one; docs/security.md says what the leader
-        and the others learn.
+        and the others learn. With "served" it is the one with fewer ids.
     duplicates
         What becomes of ids that a party has in several rows: "refuse" is an error, "first" takes the first row of each.
         With "expand" all rows of one party stay, as several accounts of a customer do, and the others repeat theirs,
@@ -53,8 +56,13 @@ def align_parties(
     verbose
         0 for no progress line.
     method
-        "oblivious-transfer" (two parties), "diffie-hellman", or "auto": the first one for two parties with some
-        thousand ids or more. The result is the same.
+        "oblivious-transfer" (two parties), "diffie-hellman", "served" (two parties), or "auto": the first one for two
+        parties with some thousand ids or more. With "served" the party with more ids makes a tag of each, once, and
+        later runs cost as much as the other party's ids alone; "auto" takes it from then on, where the one has 100
+        times as many ids as the other. The result is the same.
+    keep
+        A folder for what "served" keeps, in which each party has one by its name. Whoever asks again learns whether the
+        other's ids are still the same.
 
     Returns
     -------
@@ -68,14 +76,15 @@ def align_parties(
     """
     check_runtime(on)
     check_names(parties)
-    chosen = check_options(tuple(party.name for party in parties), minimum, leader, method)
+    chosen = check_options(tuple(party.name for party in parties), minimum, leader, method, keep)
     how = Joining(duplicates, join, next((party.name for party in parties if party.active), parties[0].name))
     how.check(tuple(party.name for party in parties))
     for party in parties:
         if party.ids is None:
             raise DataError(f"party {party.name!r} has no ids to align by; give them as Party(name, X, ids=...)")
+    options = (minimum, chosen, how.as_value(), MOST, method)
     programs = {
-        party.name: (join_packed, (*pack(np.asarray(party.ids)), minimum, chosen, how.as_value(), MOST, method))
+        party.name: (join_packed, (*pack(np.asarray(party.ids)), *options, folder_of(keep, party.name)))
         for party in parties
     }
     progress = _Progress(len(parties), verbose)
@@ -87,6 +96,11 @@ def align_parties(
     return [
         (party.take_or_missing if party.name in absent else party.take)(outcomes[party.name].value) for party in parties
     ]
+
+
+def folder_of(keep: str | Path | None, party: str) -> str:
+    """Return where a party keeps what is for later runs; the names of two parties may differ in anything."""
+    return "" if keep is None else str(Path(keep).absolute() / quote(party, safe=" ").replace(".", "%2E"))
 
 
 class _Progress:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,12 +79,13 @@ async def align_rows(
     max_partner_ids: int = _MOST,
     how: Joining = Joining(),
     method: str = AUTO,
+    keep: str | Path | None = None,
 ) -> Rows:
     """Do what `alignment.protocol.align` does, where ids may repeat; the rows of a left join that are absent are -1."""
-    leader = check_options(net.names, minimum, None, method)
+    leader = check_options(net.names, minimum, None, method, keep)
     how.check(net.names)
     packed = await net.in_thread(lambda: pack(canonical(ids, f"party {net.me!r}", repeated=True)))
-    return await join_packed(net, *packed, minimum, leader, how.as_value(), max_partner_ids, method)
+    return await join_packed(net, *packed, minimum, leader, how.as_value(), max_partner_ids, method, str(keep or ""))
 
 
 async def join_packed(
@@ -95,6 +97,7 @@ async def join_packed(
     options: tuple[str, str, str],
     max_partner_ids: int = _MOST,
     method: str = AUTO,
+    keep: str = "",
 ) -> Rows:
     """Do the same for ids that `ids.pack` has packed and a joining's value, as a runtime can hand them to a process."""
     packed, how = (text, ends), Joining(*options)
@@ -106,7 +109,7 @@ async def join_packed(
         await net.in_thread(_refuse_repeated, net.me, packed, how)
         firsts = number = np.arange(len(ends))
         different = packed
-    common = await align_packed(net, *different, minimum, leader, max_partner_ids, method)
+    common = await align_packed(net, *different, minimum, leader, max_partner_ids, method, keep)
     if not how.told:
         return firsts[common]
     if keeps:

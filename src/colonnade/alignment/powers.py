@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Mapping
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from colonnade.alignment.role import MOST, POWERS, Met, Role, Rows, chunks, in_order
+from colonnade.alignment.ordering import in_order
+from colonnade.alignment.role import MOST, POWERS, Met, Role, Rows, chunks
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.group import POINT, Secret, fingerprints
 from colonnade.crypto.masks import KeyPair
@@ -18,10 +19,10 @@ from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 
 CHUNK = 2048  # ids in a message: a tenth of a second of one core, so that no wait comes near a deadline
-_MULTIPLICATION = 20_000  # in the unit of `net.work`, a number that a kernel touches: 40 µs against 2 ns
+MULTIPLICATION = 20_000  # in the unit of `net.work`, a number that a kernel touches: 40 µs against 2 ns
 
 
-class _Powers(Role):
+class PowersRole(Role):
     """A party with a secret power."""
 
     def __init__(
@@ -35,18 +36,18 @@ class _Powers(Role):
         digest = await self.net.in_thread(digests, self.packed, part)
         self.names[part] = digest[:, :16].copy().view(">u8")
         points = await self.net.in_thread(self.secret.mask_digests, digest)
-        await self.worked(len(points), _MULTIPLICATION)
+        await self.worked(len(points), MULTIPLICATION)
         return points
 
     async def remasked(self, secret: Secret, frm: str, tag: str, count: int) -> Bytes:
         """Receive the next `count` points of a party, and raise them to the power of a secret."""
         points = expect_array(await self.net.recv(frm, tag), (count, POINT), np.uint8, frm, tag)
         masked = await self.net.in_thread(secret.mask_points, points, frm, tag)
-        await self.worked(count, _MULTIPLICATION)
+        await self.worked(count, MULTIPLICATION)
         return masked
 
 
-class PowersLeader(_Powers):
+class PowersLeader(PowersRole):
     """The party that blinds its ids, finds the followers' shares of them, and says which are common."""
 
     async def run(self, met: Mapping[str, Met]) -> Rows:
@@ -72,7 +73,8 @@ class PowersLeader(_Powers):
         for name in self.followers:
             await self.net.send(name, "align common", (len(common), asked))
             await self.tell_words(name, "align common", keys[name][enough])
-        return await self.agree(enough, len(common), asked)
+        await self.agree(self.names[enough], len(common), asked)
+        return enough
 
     async def hear(self, name: str, size: int, unblind: Secret) -> tuple[Words, Words]:
         """Steps 2 and 3 with one follower: return a key for each of the leader's ids, and the share found under it."""
@@ -92,7 +94,7 @@ class PowersLeader(_Powers):
         return keys, await self.net.in_thread(oblivious_store.decode, table, size, keys) ^ pads
 
 
-class PowersFollower(_Powers):
+class PowersFollower(PowersRole):
     """A party that answers the leader, and lets it find a share of every id that both of them have."""
 
     async def run(self, met: Mapping[str, Met]) -> Rows:
@@ -115,7 +117,9 @@ class PowersFollower(_Powers):
             pass  # the leader is still at work
         count, asked = self.check_verdict(verdict)
         told = await self.hear_words(self.leader, "align common", count if count >= asked else 0)
-        return await self.agree(self.find(keys, told), count, asked)
+        rows = self.find(keys, told)
+        await self.agree(self.names[rows], count, asked)
+        return rows
 
     async def answer(self, size: int) -> None:
         """Step 2: raise the leader's blinded points to the power of this party's secret."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.alignment.ordering import in_order, positions
 from colonnade.data.ids import Packed
 from colonnade.errors import PolicyRefused, ProtocolError, TooFewInCommon
 from colonnade.runtimes.net import Net
@@ -17,7 +18,7 @@ from colonnade.runtimes.wire import Value, expect_array
 Rows = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]  # (rows, 2): 128 bits each
 
-METHODS = AUTO, TRANSFER, POWERS = ("auto", "oblivious-transfer", "diffie-hellman")
+METHODS = AUTO, TRANSFER, POWERS, SERVED = ("auto", "oblivious-transfer", "diffie-hellman", "served")
 MOST = 1 << 31  # ids that a party may have
 WORDS_CHUNK = 1 << 16  # rows of 128 bits in a message
 
@@ -28,6 +29,7 @@ class Met(NamedTuple):
     rows: int
     minimum: int
     most: int  # ids that it takes of a partner
+    ready: bool  # whether it has kept the tags of its ids
 
 
 class Role:
@@ -41,6 +43,7 @@ class Role:
         self.followers = [name for name in net.names if name != leader]
         self.names = np.empty((self.rows, 2), np.uint64)  # the first 128 bits of each id's digest
         self.done, self.total = 0, 0  # what is done of what there is to do, for whoever watches
+        self.ready = False  # whether this party has kept the tags of its ids, see `served`
 
     async def tell_words(self, to: str, tag: str, words: Words) -> None:
         """Send rows of 128 bits, in as many messages as it takes."""
@@ -70,7 +73,8 @@ class Role:
         """Tell and hear sizes: the leader of every follower, and a follower of the leader."""
         others = self.followers if self.net.me == self.leader else [self.leader]
         for name in others:
-            await self.net.send(name, "align size", (self.rows, self.minimum, self.leader, self.most, self.method))
+            said = (self.rows, self.minimum, self.leader, self.most, self.method, self.ready)
+            await self.net.send(name, "align size", said)
         return {name: await self.hear_size(name) for name in others}
 
     async def hear_size(self, frm: str) -> Met:
@@ -79,7 +83,7 @@ class Role:
         Nothing has been computed from an id yet at this point.
         """
         value = await self.net.recv(frm, "align size")
-        kinds = [int, int, str, int, str]
+        kinds = [int, int, str, int, str, bool]
         if type(value) is not tuple or [*map(type, value)] != kinds or not 0 < value[0] <= MOST:
             raise ProtocolError(f"party {frm!r} sent no number of ids between 1 and {MOST} at step 'align size'")
         if value[2] != self.leader:
@@ -102,11 +106,15 @@ class Role:
                 f"party {self.net.me!r} brings {self.rows:,} ids to the alignment, party {frm!r} takes {value[3]:,} of "
                 f"a partner at most; bring fewer, or ask it to raise max_partner_ids in its [policy]"
             )
-        return Met(value[0], value[1], value[3])
+        return Met(value[0], value[1], value[3], value[5])
 
-    async def agree(self, common: Rows, count: int, asked: int) -> Rows:
-        """Step 5: compare what all parties believe, so that all of them go on or none does."""
-        believed = hashlib.sha256(self.names[common].astype(">u8").tobytes() + b"%d of %d" % (count, asked)).digest()
+    async def agree(self, common: Words, count: int, asked: int) -> None:
+        """Step 5: compare the names that all parties believe to be common, so that all of them go on or none does."""
+        names = hashlib.sha256()
+        for part in chunks(len(common), WORDS_CHUNK):
+            names.update(common[part].astype(">u8").tobytes())
+        names.update(b"%d of %d" % (count, asked))
+        believed = names.digest()
         others = [name for name in self.net.names if name != self.net.me]
         for name in others:
             await self.net.send(name, "align agreed", believed)
@@ -124,7 +132,6 @@ class Role:
                 f"the parties have {found} in common{needed}; check that all of them use the same kind of id, written "
                 f"in the same way (case and leading zeros count)"
             )
-        return common
 
     def check_verdict(self, value: Value) -> tuple[int, int]:
         """Return how many ids are common and how many have to be, as the leader said it."""
@@ -140,38 +147,17 @@ class Role:
 
     def find(self, keys: Words, told: Words) -> Rows:
         """Return the rows whose keys the leader told, in its order."""
-        rows, known = positions(keys, in_order(keys), told)
-        if not known.all() or len(np.unique(rows)) < len(rows):
+        rows, order = np.full(len(told), -1), in_order(told)
+        heads = told[order, 0]
+        for part in chunks(len(keys), WORDS_CHUNK):  # there may be many more keys than were told
+            places, there = positions(told, order, keys[part], heads)
+            rows[places[there]] = part.start + np.flatnonzero(there)
+        if (rows < 0).any():  # also the second of two that are alike
             raise ProtocolError(
                 f"party {self.leader!r} named a common id at step 'align common' that party {self.net.me!r} does not "
                 f"have, or named one twice"
             )
         return rows
-
-
-def positions(keys: Words, order: Rows, wanted: Words) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Return where each of these rows of 128 bits stands among the keys, and whether it does.
-
-    order: of the keys, from `in_order`.
-    """
-    if not len(keys):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    last, at = len(keys) - 1, np.searchsorted(keys[order, 0], wanted[:, 0])
-    while True:  # a second pass is needed only where two keys agree in their first half
-        rows = order[np.minimum(at, last)]
-        ahead = (keys[rows, 0] == wanted[:, 0]) & (keys[rows, 1] < wanted[:, 1]) & (at < last)
-        if not ahead.any():
-            return rows, (keys[rows] == wanted).all(axis=1)
-        at += ahead
-
-
-def in_order(words: Words) -> Rows:
-    """Return the order of rows of 128 bits as numbers, the first word the higher one."""
-    order: Rows = np.argsort(words[:, 0])
-    high = words[order, 0]
-    if (high[1:] == high[:-1]).any():  # hardly ever among hashes
-        order = np.lexsort((words[:, 1], words[:, 0]))
-    return order
 
 
 def chunks(count: int, size: int) -> Iterator[slice]:

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from colonnade.alignment.role import MOST, TRANSFER, Met, Role, Rows, chunks, in_order, positions
+from colonnade.alignment.ordering import Order, Ordered, by_number, in_order
+from colonnade.alignment.role import MOST, TRANSFER, Met, Role, Rows, chunks
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.base_transfers import OFFER, Bytes, Choosing, answered
 from colonnade.crypto.group import POINT, hashed
@@ -22,7 +23,8 @@ from colonnade.crypto.keystream import Keystream
 from colonnade.crypto.linear_code import BITS, COLUMNS
 from colonnade.crypto.oblivious_store import Words
 from colonnade.crypto.transfers import Chooser, RowKeeper, coded, rows_of, words_for
-from colonnade.data.ids import Packed, digests
+from colonnade.data.ids import Packed, names_of
+from colonnade.data.packed_ids import taken
 from colonnade.errors import ProtocolError
 from colonnade.kernels import cores
 from colonnade.runtimes.net import Net
@@ -31,6 +33,7 @@ from colonnade.runtimes.wire import expect_array
 BIN = 1 << 16  # ids of the leader in a bin, on average
 CHUNK = 1 << 16  # ids that are hashed, or looked up, at once
 _VALUES = 1 << 18  # values in a message: 3 MB
+_AHEAD = 8  # messages that a party sends before the other one has taken the first of them
 _PURPOSE = b"colonnade oblivious alignment v1\0"
 _TAG = np.frombuffer(b"colonnade oblivious alignment v1", np.uint8)
 _HASHED, _FOUND = 500, 2000  # what an id costs, in the unit of `net.work`: 1 µs, and 4 µs
@@ -62,11 +65,11 @@ class _Transfer(Role):
         super().__init__(net, packed, minimum, leader, most, method)
         self.other = next(name for name in net.names if name != net.me)
         self.total = 2 * self.rows
-        self.order = np.empty(0, np.int64)  # the rows, bin by bin
+        self.order = np.empty(0, np.uint32)  # the rows, bin by bin
         self.starts = np.empty(0, np.int64)  # where in it each bin starts
         self.noise = Keystream(net.secret("alignment"))
         # Of the ids in their bins: the two parts of a value that are told to find it, and the part that proves it.
-        self.finds = np.empty((self.rows, 2), np.uint64)
+        self.heads, self.tails = np.empty(self.rows, np.uint64), np.empty(self.rows, np.uint32)
         self.proofs = np.empty((self.rows, 2), np.uint64)
 
     async def into_bins(self, bins: int, said: bytes, step: str) -> None:
@@ -80,13 +83,12 @@ class _Transfer(Role):
         found = np.empty(self.rows, np.uint16)
 
         def hash_chunk(part: slice) -> None:
-            self.names[part] = digests(self.packed, part)[:, :16].copy().view(">u8")
+            self.names[part] = names_of(self.packed, part)
             key = _mixed(self.names[part], self.key_of_keys)[:, 0]
             found[part] = ((key >> np.uint64(32)) * np.uint64(bins)) >> np.uint64(32)
 
         await self.in_pieces(hash_chunk, slice(0, self.rows), step, _HASHED)
-        self.order = await self.net.in_thread(lambda: np.argsort(found, kind="stable"))
-        self.starts = np.concatenate([[0], np.cumsum(np.bincount(found, minlength=bins))])
+        self.order, self.starts = await self.net.in_thread(by_number, found, bins)
 
     async def in_pieces(self, work: Callable[[slice], None], part: slice, step: str, each: int) -> None:
         """Call `work` for pieces of a part, some at a time, each time with a sign of life and a report of progress."""
@@ -108,12 +110,34 @@ class _Transfer(Role):
         names = self.names[self.order[part]]
         return names, _mixed(names, self.key_of_keys), _mixed(names, self.key_of_words)
 
+    async def heard(self, step: str) -> None:
+        """Wait until the other party has taken one more message: what it has not taken lies in somebody's memory."""
+        if await self.net.recv(self.other, step) is not None:
+            raise ProtocolError(f"party {self.other!r} sent something at step {step!r} before it was its turn")
+
     def keep(self, part: slice, names: Words, rows: Words) -> None:
         """Keep the values that the rows of these ids make."""
         prints = hashed(np.concatenate([names, rows], axis=1).astype("<u8", copy=False), _TAG)
-        self.finds[part] = prints[:, :2]
-        self.finds[part, 1] &= np.uint64(0xFFFFFFFF)  # 96 bits are told
+        self.heads[part] = prints[:, 0]
+        self.tails[part] = prints[:, 1] & np.uint64(0xFFFFFFFF)  # 96 bits are told
         self.proofs[part] = prints[:, 2:]
+
+    async def end(self, places: Order, count: int, asked: int) -> Rows:
+        """Agree on the rows at these places of the order, and return them in the order of names."""
+        self.forget()
+        rows = self.order[places]
+        names = np.empty((len(rows), 2), np.uint64)
+        for part in chunks(len(rows), CHUNK):  # once more, as they would have been in the way
+            some = taken(self.packed, rows[part].astype(np.int64))
+            names[part] = await self.net.in_thread(names_of, some, slice(0, part.stop - part.start))
+        order = await self.net.in_thread(in_order, names)
+        await self.agree(names[order], count, asked)
+        return rows[order].astype(np.int64)
+
+    def forget(self) -> None:
+        """Give back the memory of what is not needed any more."""
+        self.heads, self.tails = np.empty(0, np.uint64), np.empty(0, np.uint32)
+        self.proofs = np.empty((0, 2), np.uint64)
 
 
 class TransferLeader(_Transfer):
@@ -132,14 +156,16 @@ class TransferLeader(_Transfer):
             raise ProtocolError("a bin of ids is too full, which happens once in 2^40 runs; run it again")
         for part in self.bins():
             await self.give_bin(chooser, part, most)
+        self.names = np.empty((0, 2), np.uint64)
         common = await self.compare(met[self.other].rows)
         enough = len(common) >= asked  # if they are too few, only their number is told
         await self.net.send(self.other, "align common", (len(common), asked))
-        for part in self.bins() if enough else ():
+        for number, part in enumerate(self.bins() if enough else ()):
             found = common[np.searchsorted(common, part.start) : np.searchsorted(common, part.stop)]
             await self.net.send(self.other, "align common", self.proofs[found])
-        rows = self.order[common if enough else common[:0]]
-        return await self.agree(rows[in_order(self.names[rows])], len(common), asked)
+            if number >= _AHEAD:
+                await self.heard("align values")
+        return await self.end(common if enough else common[:0], len(common), asked)
 
     async def give_bin(self, chooser: Chooser, part: slice, most: int) -> None:
         """Choose with the ids of a bin, look up their values, and pass the check."""
@@ -166,10 +192,10 @@ class TransferLeader(_Transfer):
         await self.net.send(self.other, "align check", proof)
         await self.worked(part.stop - part.start, _FOUND)
 
-    async def compare(self, count: int) -> Rows:
+    async def compare(self, count: int) -> Order:
         """Return which of its values the follower has too, by their place in the order of bins."""
-        order = await self.net.in_thread(in_order, self.finds)
-        found = [np.empty(0, np.int64)]
+        mine = await self.net.in_thread(Ordered, self.heads, self.tails)
+        known, last = np.zeros(self.rows, np.bool_), 0
         for part in chunks(count, _VALUES):
             await self.still_at_work()
             shape, step = (part.stop - part.start, 3), "align values"
@@ -179,9 +205,12 @@ class TransferLeader(_Transfer):
             wanted = np.zeros((len(told), 2), np.uint64)
             wanted[:, 0] = told[:, 0] | told[:, 1].astype(np.uint64) << np.uint64(32)
             wanted[:, 1] = told[:, 2]
-            places, there = await self.net.in_thread(positions, self.finds, order, wanted)
-            found.append(places[there])
-        return np.unique(np.concatenate(found))
+            if last > wanted[0, 0] or (wanted[1:, 0] < wanted[:-1, 0]).any():  # each would be looked up among all
+                raise ProtocolError(f"party {self.other!r} sent values in disorder at step {step!r}")
+            last = int(wanted[-1, 0])
+            places, there = await self.net.in_thread(mine.find, wanted)
+            known[places[there]] = True
+        return np.flatnonzero(known).astype(np.uint32)
 
 
 class TransferFollower(_Transfer):
@@ -200,13 +229,14 @@ class TransferFollower(_Transfer):
         await self.into_bins(bins, choosing.offer.tobytes() + answer.tobytes(), "align challenge")
         for part in self.bins():
             await self.take_bin(keeper, part, most)
+        self.names = np.empty((0, 2), np.uint64)
         await self.tell_values()
 
         while (verdict := await self.net.recv(self.leader, "align common")) is None:
             pass  # the leader is still at work
         count, asked = self.check_verdict(verdict)
-        rows = self.order[await self.hear_common(count)] if count >= asked else self.order[:0]
-        return await self.agree(rows[in_order(self.names[rows])], count, asked)
+        places = await self.hear_common(count) if count >= asked else np.empty(0, np.uint32)
+        return await self.end(places, count, asked)
 
     async def take_bin(self, keeper: RowKeeper, part: slice, most: int) -> None:
         """Make the values of the ids of a bin, and check what the leader sent for it."""
@@ -237,24 +267,28 @@ class TransferFollower(_Transfer):
 
     async def tell_values(self) -> None:
         """Tell the values of all its ids, in their own order, which says nothing: all bins have passed the check."""
-        order = await self.net.in_thread(in_order, self.finds)
+        order = (await self.net.in_thread(Ordered, self.heads, self.tails)).order
         for part in chunks(self.rows, _VALUES):
-            finds = self.finds[order[part]]
-            told = np.empty((len(finds), 3), np.uint32)
-            told[:, 0], told[:, 1] = finds[:, 0], finds[:, 0] >> np.uint64(32)
-            told[:, 2] = finds[:, 1]
+            heads = self.heads[order[part]]
+            told = np.empty((len(heads), 3), np.uint32)
+            told[:, 0], told[:, 1] = heads, heads >> np.uint64(32)
+            told[:, 2] = self.tails[order[part]]
             await self.net.send(self.leader, "align values", told)
+            if part.start >= _AHEAD * _VALUES:
+                await self.heard("align common")
 
-    async def hear_common(self, count: int) -> Rows:
+    async def hear_common(self, count: int) -> Order:
         """Hear which of its ids are common, bin by bin: their places in the order of bins."""
-        found = [np.empty(0, np.int64)]
+        found = [np.empty(0, np.uint32)]
         for part in self.bins():
             told = await self.net.recv(self.leader, "align common")
             most = min(count, part.stop - part.start)
             if not isinstance(told, np.ndarray) or told.ndim != 2 or len(told) > most:
                 raise ProtocolError(f"party {self.leader!r} sent no {most} ids or fewer at step 'align common'")
             told = expect_array(told, (len(told), 2), np.uint64, self.leader, "align common")
-            found.append(part.start + await self.net.in_thread(self.find, self.proofs[part], told))
+            places = await self.net.in_thread(self.find, self.proofs[part], told)
+            found.append((part.start + places).astype(np.uint32))
+            await self.net.send(self.leader, "align values", None)
             count -= len(told)
         if count:
             raise ProtocolError(f"party {self.leader!r} told {count} common ids too few at step 'align common'")

@@ -12,12 +12,13 @@ from colonnade.attacks.case import COLUMNS, LABELS, PEOPLE, Attack, Case, Known
 from colonnade.audit.findings import MAX_ADVANTAGE, AuditFinding, judged
 from colonnade.audit.measures import Truth
 from colonnade.audit.registry import ATTACKS
+from colonnade.notebooks.cells import TableCell
 
 _KNOWN = {COLUMNS: "rows", LABELS: "labels", PEOPLE: "people"}
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(TableCell):
     """What all attacks found.
 
     Attributes
@@ -70,6 +71,13 @@ class Audit:
         frame["advantage"] = [one.advantage for one in self.findings]
         frame["verdict"] = [one.verdict(self.threshold) for one in self.findings]
         return frame
+
+    def __rich__(self) -> Any:
+        from colonnade.audit.table import as_table, summary
+
+        shown = as_table(self)
+        shown.caption = summary(self)
+        return shown
 
     def __str__(self) -> str:
         from colonnade.audit.table import as_text

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from colonnade.notebooks.cells import TextCell
 from colonnade.tables.woe import Woe, information_values
 
 
@@ -22,7 +23,7 @@ class WeighedBin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BinTable:
+class BinTable(TextCell):
     """The bins of one column; `step` turns it into weights of evidence, and `days` says that its numbers are dates."""
 
     column: str

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from colonnade.binning.bin_table import text_table
 from colonnade.errors import OptionError, at_least
+from colonnade.notebooks.cells import TextCell
 from colonnade.tables.woe import Woe
 
 Floats = npt.NDArray[np.float64]
@@ -85,7 +86,7 @@ class PointsOfBin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PartyCard:
+class PartyCard(TextCell):
     """A party's own part of a scorecard.
 
     Attributes

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks.columns import CsrColumns, DenseColumns, columns_to_value, value_of
-from colonnade.blocks.cuts import ColumnCells, DenseValues, SparseValues, quantile_cuts
+from colonnade.blocks.cuts import ColumnCells, DenseValues, SparseValues, SpreadColumns, SpreadValues, quantile_cuts
 from colonnade.errors import DataError, OptionError, whole_number
 from colonnade.kernels import cells as kernels
 
@@ -71,7 +71,9 @@ class Bins:
         if bins > MOST:
             raise OptionError(f"bins must be at most {MOST}, got {bins}")
         value = _value(columns)
-        source: DenseValues | SparseValues = SparseValues(*value) if isinstance(value, tuple) else DenseValues(value)
+        source: Any = value
+        if not isinstance(value, SpreadValues):
+            source = SparseValues(*value) if isinstance(value, tuple) else DenseValues(value)
         if not source.rows:
             raise DataError("there are no rows to cut into cells; give at least one")
         if wrong := [f for f in categorical if not 0 <= f < source.width]:
@@ -86,7 +88,7 @@ class Bins:
         pick = None if source.rows <= _SAMPLE else np.sort(rng.choice(source.rows, _SAMPLE, replace=False))
         for f, values, counts in source.distinct(pick, numeric):
             found[f] = ColumnCells.numeric(quantile_cuts(values, counts, bins - int(missing[f] >= least)))
-        counted = _together(found)._counted(value)
+        counted = _together(found).counted(columns)
         counted[:, 0] -= missing  # for the time being, missing values are in the first cell
         for f in numeric.tolist():
             found[f] = ColumnCells.merged(found[f].edges, counted[f], int(missing[f]), least)
@@ -100,6 +102,8 @@ class Bins:
         shape = value[3] if isinstance(value, tuple) else value.shape
         if len(shape) != 2 or shape[1] != len(self.counts):
             raise DataError(f"the cells are of {len(self.counts)} columns, got an array of shape {tuple(shape)}")
+        if isinstance(value, SpreadValues):
+            return value.cells(self)
         out = np.empty((shape[1], shape[0]), dtype=np.uint8)
         self._fill(value, 0, out)
         return out
@@ -153,8 +157,11 @@ class Bins:
         if infinite:
             raise _infinite()
 
-    def _counted(self, value: Any) -> Array:
+    def counted(self, columns: Any) -> Array:
         """How many rows each cell has, (columns, 256); missing values do not count."""
+        value = _value(columns)
+        if isinstance(value, SpreadValues):
+            return value.counted(self)
         rows = (value[3] if isinstance(value, tuple) else value.shape)[0]
         counts = np.zeros((len(self.counts), MOST), dtype=np.int64)
         for first in range(0, rows, _ROWS):
@@ -193,6 +200,8 @@ def _together(columns: dict[int, ColumnCells]) -> Bins:
 
 def _value(columns: Any) -> Any:
     """An array of floats, or the parts of a CSR matrix."""
+    if isinstance(columns, SpreadColumns):
+        return columns.spread_values()
     known = isinstance(columns, DenseColumns | CsrColumns)
     value = value_of(columns) if known else columns_to_value(columns)
     if isinstance(value, tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +100,29 @@ def _ends(light: Array, heavy: Array, room: int) -> Array:
         ends[k] = end = min(end, len(light) - left)  # one value at least for each cell that is left
         at, done = end + 1, light[end]
     return ends
+
+
+@runtime_checkable
+class SpreadValues(Protocol):
+    """The values of columns whose rows are with others, who count and cut them where they are."""
+
+    shape: tuple[int, int]
+    rows: int
+    width: int
+
+    def survey(self) -> tuple[Array, Array]: ...  # noqa: D102
+    def distinct(self, pick: Array | None, which: Array) -> Iterator[tuple[int, Array, Array]]: ...  # noqa: D102
+    def counted(self, bins: Any) -> Array: ...  # noqa: D102
+    def cells(self, bins: Any) -> Array: ...  # noqa: D102
+
+
+@runtime_checkable
+class SpreadColumns(Protocol):
+    """Columns whose rows are with others, as trees see them."""
+
+    def spread_values(self) -> SpreadValues: ...  # noqa: D102
+    def spread_cells(self) -> Any: ...  # noqa: D102  # a `boosting.row_cells.CellsElsewhere`
+    def forget(self) -> None: ...  # noqa: D102
 
 
 class DenseValues:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -27,6 +28,8 @@ BLOCK = 1 << 14
 _WORTH = 8
 # Partial sums that may wait for their turn, for each thread: no more memory than that, however many rows there are.
 _AHEAD = 4
+# Numbers of all rows, by how many there are: eight bytes for each row, once in a process.
+_all: WeakValueDictionary[int, Rows] = WeakValueDictionary()
 
 
 def block_rows(columns: int, numbers_per_row: float) -> int:
@@ -63,11 +66,21 @@ def sum_ends(rows: Rows, size: int) -> list[int]:
     return [0, len(rows)] if len(rows) <= size else block_ends(rows, size)
 
 
+def all_rows(count: int) -> Rows:
+    """The numbers of so many rows; the same array for whoever asks while another has it, and never to be changed."""
+    found = _all.get(count)
+    if found is None:
+        found = _all[count] = np.arange(count)
+    return found
+
+
 def run_of(rows: Rows) -> int | None:
     """The first of these rows where each is the next one of the row before it, as all rows of a table are; else None.
 
     Kernels then need no list of rows, and a table that is read from a file is read from one end to the other.
     """
+    if rows is _all.get(len(rows)):
+        return 0 if len(rows) else None
     if not len(rows) or int(rows[-1]) - int(rows[0]) != len(rows) - 1 or not ascending(rows):
         return None
     return int(rows[0])

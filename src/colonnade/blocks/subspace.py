@@ -9,6 +9,7 @@ its own columns take part in the search, not a direction of them only.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -17,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.newton import SMALLEST, NewtonBlock
+from colonnade.blocks.newton import SMALLEST, VERSIONS, NewtonBlock, Place, Stored
 from colonnade.blocks.row_blocks import BLOCK, each_block, in_order
 from colonnade.blocks.second_order import Judgement, products
+from colonnade.errors import CheckpointError
 from colonnade.kernels import columns as kernels
 from colonnade.kernels import gram, panels
 from colonnade.objective.losses import Loss
@@ -42,61 +44,76 @@ _LARGE = 0.01
 class Held:
     """The rows whose labels a holder has: their scores, and the scores of the directions.
 
-    These come out of a ring of 32 bits, and stay what they are there: whole numbers of steps, four bytes each.
+    These come out of a ring of 32 bits, and stay what they are there: whole numbers of steps, four bytes each. Where
+    there are many rows, both are on the disk, and a block of rows of them is read where it is needed.
     """
 
-    def __init__(self, loss: Loss, y: Any, z: FloatArray, unit: float) -> None:
-        self.loss, self.y, self.z, self.unit = loss, y, np.ascontiguousarray(z), unit
-        self.outputs = 1 if z.ndim == 1 else z.shape[1]
-        self._columns: list[Steps] = []  # one for each direction, with a place for each score
-        self._lost = (self.z[:0], 0.0)  # scores, and the sum of the losses there
+    def __init__(self, loss: Loss, y: Any, z: Any, unit: float, place: Place | None = None) -> None:
+        self.loss, self.y, self.unit, self._place = loss, y, unit, place
+        self.outputs = 1 if not isinstance(z, np.ndarray) or z.ndim == 1 else z.shape[1]
+        self.z = z  # changed in place, a block of rows at a time
+        if isinstance(z, np.ndarray):
+            self.z = np.ascontiguousarray(z)
+            stored = None if place is None or z.ndim > 1 else place.numbers(len(z), np.float64)
+            if stored is not None:
+                stored[:], self.z = z, stored
+        self._columns: list[Any] = []  # one for each direction, with a place for each score
+        self._lost: float | None = None  # the sum of the losses at these scores
+        self._kept: deque[Stored] = deque()  # copies of the scores, of the last versions
 
     @property
     def count(self) -> int:
         """How many directions are remembered."""
         return len(self._columns)
 
-    def add(self, new: int, room: int) -> list[Steps]:
+    def add(self, new: int, room: int) -> list[Any]:
         """Places for the scores of so many directions more, to be filled; the oldest go where there is no room."""
-        found = [np.zeros(self.z.size, np.int32) for _ in range(new)]
+        size = self.outputs * len(self.z)
+        found: list[Any] = []
+        for _ in range(new):
+            stored = None if self._place is None else self._place.numbers(size, np.int32)
+            found.append(np.zeros(size, np.int32) if stored is None else stored)
         self._columns = [*self._columns, *found][-room:]
         return found
 
     def move(self, weights: FloatArray) -> None:
         """Go along the directions."""
-        moved, w = np.empty_like(self.z), (self.unit * weights)[:, None]
+        w = (self.unit * weights)[:, None]
 
         def make(at: int, end: int) -> None:
-            moved[at:end] = self.z[at:end]
-            panels.along(self.some(at, end), w, moved[at:end].reshape(-1))
+            z = np.array(self.z[at:end])
+            panels.along(self.some(at, end), w, z.reshape(-1))
+            self.z[at:end] = z
 
-        each_block(make, len(moved))
-        self.z = moved
-
-    def go(self, z: FloatArray, lost: float) -> None:
-        """Go to scores at which the sum of the losses is known."""
-        self.z, self._lost = z, (z, lost)
+        each_block(make, len(self.z))
+        self._lost = None
 
     def value(self) -> float:
         """The sum of the rows' losses."""
-        if self._lost[0] is self.z:
-            return self._lost[1]
-        return sum(self._by_blocks(lambda at, end: float(self.loss.values(self.z[at:end], self.y[at:end]).sum())))
+        if self._lost is None:
+            self._lost = sum(
+                self._by_blocks(lambda at, end: float(self.loss.values(self.z[at:end], self.y[at:end]).sum()))
+            )
+        return self._lost
 
-    def signal(self) -> FloatArray:
-        """The signals of all rows."""
-        return self._each(self.loss.signal)
+    def went(self, lost: float) -> None:
+        """Know the sum of the losses where somebody else has moved the scores."""
+        self._lost = lost
 
-    def curvature(self) -> FloatArray:
-        """The curvatures of all rows."""
-        return self._each(self.loss.curvature)
+    def signal(self, at: int, end: int) -> FloatArray:
+        """The signals of some rows."""
+        return self.loss.signal(self.z[at:end], self.y[at:end])
+
+    def curvature(self, at: int, end: int) -> FloatArray:
+        """The curvatures of some rows."""
+        return self.loss.curvature(self.z[at:end], self.y[at:end])
 
     def share(self, x: FloatArray, rows: int, *, whole: bool) -> FloatArray:
         """Its part of the mean loss over so many rows at a point of the search; gradient, second derivatives."""
         m, w = len(x), (self.unit * x)[:, None]
 
         def make(at: int, end: int) -> FloatArray:
-            z, y, V = self.z[at:end].copy(), self.y[at:end], self.some(at, end)
+            z, y, V = np.array(self.z[at:end]), self.y[at:end], self.some(at, end)
             out, places = np.zeros(1 + m + m * m), np.arange(len(V))
             panels.along(V, w, z.reshape(-1))
             if not whole:
@@ -136,27 +153,40 @@ class Held:
             out[:, ones + k] = column[at:end]
         return out
 
-    def _each(self, of: Callable[[FloatArray, Any], FloatArray]) -> FloatArray:
-        out = np.empty_like(self.z)
-
-        def make(at: int, end: int) -> None:
-            out[at:end] = of(self.z[at:end], self.y[at:end])
-
-        each_block(make, len(out))
-        return out
-
     def _by_blocks(self, make: Callable[[int, int], T]) -> list[T]:
         size = BLOCK if self.outputs == 1 else max(256, BLOCK // (4 * self.outputs))
         return list(in_order(make, [*range(0, len(self.z), size), len(self.z)] if len(self.z) else [0]))
 
     def freeze(self) -> Any:
-        """Scores of rows and directions; see `engine.kept.Frozen`."""
-        return (self.z, np.stack(self._columns) if self._columns else np.zeros((0, self.z.size), np.int32))
+        """Scores of rows and directions; see `engine.kept.Frozen`. Of what is on the disk, how it is found there."""
+        if isinstance(self.z, np.ndarray):
+            z: Any = self.z.copy()
+        else:
+            self._kept.append(self.z.copied())
+            z = self._kept[-1].sealed()
+            if len(self._kept) > VERSIONS:
+                self._kept.popleft().remove()
+        apart = bool(self._columns) and not isinstance(self._columns[0], np.ndarray)
+        if apart:
+            return z, tuple([column.sealed() for column in self._columns])
+        none = np.zeros((0, self.outputs * len(self.z)), np.int32)
+        return z, np.stack(self._columns) if self._columns else none
 
     def thaw(self, state: Any) -> None:
         """Take back what `freeze` gave."""
         z, columns = state
-        self.z, self._columns = z.copy(), [column.copy() for column in columns]
+        count = len(self.z)
+        self.z, self._lost = self._found(z, count, np.float64, own=True), None
+        self._columns = [self._found(column, self.outputs * count, np.int32) for column in columns]
+
+    def _found(self, kept: Any, count: int, dtype: Any, *, own: bool = False) -> Any:
+        """Numbers that were kept; `own`: a copy of those, to be changed."""
+        if isinstance(kept, np.ndarray):
+            return kept.copy()
+        if self._place is None:
+            raise CheckpointError("what was kept of rows is on a disk that this run does not use; start the job anew")
+        found = self._place.known_numbers(kept, count, dtype)
+        return found.copied() if own else found
 
 
 class PastDirections:
@@ -266,33 +296,48 @@ class OwnColumns:
         self.size = own.width + held.count
         self._units = np.ones(self.size)  # of columns as they are looked at: a direction's scores are counted in steps
         self._units[own.width :] = held.unit
-        self._at, self._z, self._lost = np.zeros(self.size), held.z, 0.0  # the last look: where, scores, and losses
+        self._at, self._lost = np.zeros(self.size), 0.0  # the last look: where, and the sum of losses
 
     async def go(self, x: FloatArray) -> None:
-        """Let the rows have the scores of a point of the search: mostly those of the last look."""
-        if x.any():
-            if not np.array_equal(x, self._at):
-                await self.look(x, False)
-            self.held.go(self._z, self._lost)
+        """Let the rows have the scores of a point of the search: once more over all columns, and no second copy."""
+        if not x.any():
+            return
+        held, known = self.held, np.array_equal(x, self._at)
+        lost: dict[int, float] = {}
+
+        def judge(at: int, end: int, scores: FloatArray) -> None:
+            z, _ = self._there(x, at, end, scores)
+            if not known:
+                lost[at] = float(held.loss.values(z, held.y[at:end]).sum())
+            held.z[at:end] = z
+
+        none = np.zeros(self.size), np.zeros((0, 0))
+        self.own.columns.look(self.rows, self._mine(x), judge, *none)
+        held.went(self._lost if known else sum(lost[at] for at in sorted(lost)))
+
+    def _mine(self, x: FloatArray) -> FloatArray:
+        return np.ascontiguousarray(x[: self.own.columns_width, None])
+
+    def _there(self, x: FloatArray, at: int, end: int, scores: FloatArray) -> tuple[FloatArray, Steps]:
+        """Some rows' scores at a point of the search, from those of own columns; and what stands beside these."""
+        held, own = self.held, self.own
+        d, q = own.columns_width, own.width
+        beside = held.some(at, end, q - d)
+        if not x.any():
+            return held.z[at:end], beside
+        z = scores[:, 0]
+        panels.along(beside, np.concatenate([x[d:q], held.unit * x[q:]])[:, None], z)
+        z += held.z[at:end]
+        return z, beside
 
     async def look(self, x: FloatArray, whole: bool) -> Sight:
         """The objective at a point of the search, but for what does not change."""
         held, own, q, n = self.held, self.own, self.own.width, len(self.rows)
-        d, ones = own.columns_width, own.width - own.columns_width
         mine, theirs = x[:q], x[q:]
-        w, lost, moves = np.concatenate([mine[d:], held.unit * theirs])[:, None], {}, bool(x.any())
-        if moves and self._z is held.z:
-            self._z = np.empty_like(held.z)
-        kept = self._z
+        lost: dict[int, float] = {}
 
         def judge(at: int, end: int, scores: FloatArray) -> Judgement | None:
-            z, y, beside = scores[:, 0], held.y[at:end], held.some(at, end, ones)
-            if moves:
-                panels.along(beside, w, z)
-                z += held.z[at:end]
-                kept[at:end] = z
-            else:
-                z = held.z[at:end]
+            (z, beside), y = self._there(x, at, end, scores), held.y[at:end]
             if not whole:
                 lost[at] = float(held.loss.values(z, y).sum())
                 return None
@@ -301,11 +346,10 @@ class OwnColumns:
             return Judgement(signal, curvature, beside)
 
         gradient, matrix = np.zeros(self.size), np.zeros((self.size, self.size) if whole else (0, 0))
-        own.columns.look(self.rows, np.ascontiguousarray(mine[:d, None]), judge, gradient, matrix)
+        own.columns.look(self.rows, self._mine(x), judge, gradient, matrix)
         bent = (self.bend * theirs).sum(axis=1)  # not BLAS: see `kernels.gram`
         total = sum(lost[at] for at in sorted(lost))
-        if moves:
-            self._at, self._lost = x, total
+        self._at, self._lost = x, total
         value = total / n
         value += float((self.own_pull * mine).sum() + 0.5 * (self.own_bend * mine * mine).sum())
         value += float((self.pull * theirs).sum() + 0.5 * (theirs * bent).sum())

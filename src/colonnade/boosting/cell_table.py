@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.boosting.row_cells import CellsElsewhere, blank_rows
 from colonnade.errors import DataError
 from colonnade.kernels import cells as kernels
 
@@ -35,20 +36,33 @@ class CellTable:
         Whether a feature's cells have no order.
     fixed
         Whether a feature stays as it is, so that it may be bundled; without this all do. Only others can be replaced.
+    elsewhere
+        Who holds the cells by row and adds up histograms in place of this table; None is that it does so itself.
 
     Attributes
     ----------
     offsets
         Number of each feature's first cell, and at the end how many cells there are (features + 1).
+    slots
+        How many numbers a row has, one for each slot.
     by_row
-        The numbers of each row's cells (rows, slots), uint16, or uint32 where there are more than 65,535 cells.
+        The numbers of each row's cells (rows, slots), uint16, or uint32 where there are more than 65,535 cells; of no
+        rows, where they are elsewhere.
     bundled
         The features that share a slot.
     defaults
         The number of each bundled feature's default cell, -1 for the other features.
     """
 
-    def __init__(self, cells: Array, counts: Any, missing: Any, categorical: Any, fixed: Any = None) -> None:
+    def __init__(
+        self,
+        cells: Array,
+        counts: Any,
+        missing: Any,
+        categorical: Any,
+        fixed: Any = None,
+        elsewhere: CellsElsewhere | None = None,
+    ) -> None:
         if cells.dtype != np.uint8 or cells.ndim != 2 or not cells.flags.c_contiguous:
             raise DataError(
                 f"cells must be a C-contiguous uint8 array of (features, rows), got {cells.dtype} of shape "
@@ -80,9 +94,12 @@ class CellTable:
                     self.defaults[feature] = self.offsets[feature] + default
         self.bundled = np.flatnonzero(self.defaults >= 0)
         # Where all features of a bundle are in their default cells, a row is added to a cell that nobody reads.
-        kind = np.uint16 if self.cells < 1 << 16 else np.uint32
-        self.by_row = np.full((self.rows, len(slots)), self.cells, dtype=kind)
-        self._lay_out(np.flatnonzero(self.places >= 0))
+        self.slots, self.elsewhere = len(slots), elsewhere
+        self.by_row = blank_rows(self.rows if elsewhere is None else 0, self.slots, self.cells)
+        if elsewhere is None:
+            self._lay_out(np.flatnonzero(self.places >= 0))
+        else:
+            elsewhere.lay_out(cells, self.places, self.offsets, self.defaults, self.slots)
 
     def replace(self, feature: int, codes: Any) -> None:
         """Give one feature other cells, in both layouts; how many there are stays what it was."""
@@ -95,7 +112,9 @@ class CellTable:
                 f"cells up to {int(codes.max(initial=0))}"
             )
         self.by_column[feature] = codes
-        if self.places[feature] >= 0:
+        if self.places[feature] >= 0 and self.elsewhere is not None:
+            self.elsewhere.replace(feature, codes)
+        elif self.places[feature] >= 0:
             self._lay_out(np.array([feature]))
 
     def _lay_out(self, features: Array) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from colonnade.boosting.cell_table import CellTable
 from colonnade.boosting.forest import TreeNodes
+from colonnade.boosting.row_cells import CellsElsewhere
 from colonnade.boosting.work_space import HistogramRoom, NodeRoom
 from colonnade.errors import DataError, OptionError, at_least, whole_number
 from colonnade.kernels import forests, histograms, splits
@@ -166,7 +167,10 @@ class GrowingTree:
         nodes.slots[0] = slot = int(grower.histograms.take(1)[0])
         root = grower.histograms.slots[slot]
         root[:] = 0
-        if self._every:
+        if table.elsewhere is not None:
+            table.elsewhere.begin(grower.sums)
+            root[:] = table.elsewhere.histograms([None if self._every else self._chosen])[0]
+        elif self._every:
             histograms.add_all_rows(table.by_row, grower.sums, root)
         else:
             histograms.add_rows(table.by_row, grower.sums, grower.rows, 0, count, root)
@@ -296,12 +300,36 @@ class GrowingTree:
             self._close(parents)
             return
         spare = grower.histograms.take(len(parents))
+        if table.elsewhere is not None:
+            self._add_elsewhere(table.elsewhere, parents, first, spare)
+        else:
+            self._add_here(parents, first, spare)
+        self._search(children)
+        self._open = np.concatenate([self._open, children])
+
+    def _add_here(self, parents: Array, first: int, spare: Array) -> None:
+        """Add up the histograms of the children of these parents, who are numbered from `first` on."""
+        grower, table, nodes = self._grower, self._table, self._nodes
         histograms.child_histograms(
             parents, first, spare, nodes.slots, nodes.spans, nodes.totals, grower.rows, table.by_row, grower.sums,
             table.bundled, table.defaults, table.offsets, grower.histograms.slots,
         )  # fmt: skip
-        self._search(children)
-        self._open = np.concatenate([self._open, children])
+
+    def _add_elsewhere(self, cells: CellsElsewhere, parents: Array, first: int, spare: Array) -> None:
+        """As `_add_here`, with the sums over the smaller children's rows from those who hold their cells."""
+        grower, table, nodes = self._grower, self._table, self._nodes
+        left = first + 2 * np.arange(len(parents))
+        sizes = nodes.spans[:, 1] - nodes.spans[:, 0]
+        small = np.where(sizes[left] <= sizes[left + 1], left, left + 1)
+        large = 2 * left + 1 - small
+        nodes.slots[small], nodes.slots[large] = spare, nodes.slots[parents]
+        found = cells.histograms([grower.rows[slice(*nodes.spans[node])] for node in small])
+        for one, other, sums in zip(small, large, found, strict=True):
+            mine = grower.histograms.slots[nodes.slots[one]]
+            mine[:] = sums
+            total = int(nodes.totals[one])
+            histograms.settle_bundles(table.bundled, table.defaults, table.offsets, total, mine)
+            grower.histograms.slots[nodes.slots[other]] -= mine
 
 
 def _scale(room: float, rows: int, magnitude: float) -> float:

@@ -31,6 +31,7 @@ from colonnade.boosting.questions import (
 )  # fmt: skip
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask
 from colonnade.boosting.rounds import BoostingRounds, TreeLabels
+from colonnade.boosting.row_cells import CellsElsewhere
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.objective.further_losses import Quantile
@@ -59,6 +60,8 @@ class TreeLeader:
         The forest that training goes on from, or None; its ranges of partners' columns are open from the start.
     keeper
         Where this party keeps its progress, if the run shall be able to go on after a break; then all have one.
+    elsewhere
+        Who holds cells by row and adds up histograms; None is that it does so itself.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class TreeLeader:
         cells: Codes,
         earlier: Forest | None = None,
         keeper: Keeper | None = None,
+        elsewhere: CellsElsewhere | None = None,
     ) -> None:
         self.net, self.options, self.seed, self.labels, self.keeper = net, options, seed, labels, keeper
+        self.elsewhere = elsewhere
         self.sizes, self.cells, self.earlier = sizes, cells, earlier
         self.rows = labels.rows
         self.rounds = BoostingRounds(net, labels, options)
@@ -116,7 +121,8 @@ class TreeLeader:
             what = "label_epsilon" if self.labels.shown is not None else "the quantile loss"
             raise OptionError(f"monotone columns need leaves as splits leave them, and {what} fits them anew; drop one")
         fixed = np.arange(self.features) < (self.sizes.columns if self.questions is not None else self.features)
-        self.table = CellTable(np.ascontiguousarray(every[:, : self.rows]), counts, missing, categorical, fixed)
+        known = np.ascontiguousarray(every[:, : self.rows])
+        self.table = CellTable(known, counts, missing, categorical, fixed, self.elsewhere)
         self._held_out: Codes = np.ascontiguousarray(every[:, self.rows :])
         options = self.options
         growth = Growth(
@@ -231,7 +237,7 @@ class TreeLeader:
         self, g: Floats, h: Floats, rows: Rows | None, allowed: Mask | None, asks: tuple[int, ...]
     ) -> tuple[TreeNodes, Rows]:
         """Grow one tree, level by level; where it asks, partners' columns take part before a level is divided."""
-        await self.net.work(self.table.by_row.size * self.options.depth)
+        await self.net.work(self.rows * self.table.slots * self.options.depth)
         tree = await self.net.in_thread(self.grower.begin, g, h, rows, allowed)
         step, growing, known = 0, True, dict[int, Any]()
         while growing or step < len(asks):

@@ -30,8 +30,9 @@ def commands_of(parser: argparse.ArgumentParser) -> list[Completed]:
 
 
 def _completed(name: str, text: str, command: argparse.ArgumentParser) -> Completed:
+    words = command._get_formatter()
     options = tuple(
-        (option, (one.help or "").replace("%(default)s", str(one.default)))
+        (option, words._expand_help(one) if one.help else "")
         for one in command._actions
         for option in one.option_strings
         if option.startswith("--")

@@ -190,6 +190,7 @@ def _compare(console: Console, folder: Path, found: Patients, scores: Path, cost
     )
     _plot(rows, y, folder / "demo.png")
     console.print(f"Everything is in {folder}; a plot is {folder / 'demo.png'}.")
+    console.print(f"To look at it as an organisation: colonnade dashboard {folder} --as {_NAMES[0]}", soft_wrap=True)
 
 
 def _by_one_party(X: Array, y: Array, train: Array, new: Array) -> Array:

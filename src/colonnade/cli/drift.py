@@ -47,6 +47,7 @@ def _columns(options: argparse.Namespace, party: PartyFile) -> list[ColumnDrift]
     from colonnade.jobs import model_file
     from colonnade.streams.loading import load
     from colonnade.versions.drift import FEWEST, drift_of
+    from colonnade.versions.drift_file import write_drift
     from colonnade.versions.profile import profiles_of, read_profiles
 
     part = model_file.load(party.folder, party.name, options.version)
@@ -63,7 +64,10 @@ def _columns(options: argparse.Namespace, party: PartyFile) -> list[ColumnDrift]
     table = load(party.data, source=options.data, labels=False, texts=texts)
     if table.rows < FEWEST:
         raise DataError(f"{table.where} has {table.rows} rows, and {FEWEST} at least say anything; give more")
-    return drift_of(profiles, table, part.prepared)
+    found = drift_of(profiles, table, part.prepared)
+    if options.before is None:
+        write_drift(part.folder, found, table.rows)
+    return found
 
 
 def _print(party: PartyFile, found: list[ColumnDrift], with_what: str) -> None:

@@ -82,6 +82,8 @@ def _stopped(options: argparse.Namespace) -> str:
         return f"{party} was stopped here, and nobody else; its partners hear of it"
     if options.command == "serve" and party:
         return f"{party} was stopped here and serves no longer; nobody else was stopped"
+    if options.command == "dashboard":
+        return "the dashboard was closed; what it showed goes on"
     return f"{party} was stopped here, and nobody else" if party else "nothing else was stopped"
 
 

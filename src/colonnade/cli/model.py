@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from colonnade.errors import OptionError, PolicyRefused
 
@@ -152,6 +151,7 @@ def _diff(given: list[str], party: PartyFile) -> int:
     from rich.table import Table
     from rich.text import Text
 
+    from colonnade.inspection.differences import facts_that_differ, parts_that_differ
     from colonnade.versions.shelf import Shelf
 
     shelf = Shelf(party.folder, party.name)
@@ -159,7 +159,7 @@ def _diff(given: list[str], party: PartyFile) -> int:
         raise OptionError("which versions? give one, to be compared with the promoted one, or two")
     first = shelf.promoted() if len(given) == 1 else shelf.find(given[0])
     second = shelf.find(given[-1])
-    rows = differences(party, first, second)
+    rows = [*facts_that_differ(first, second), *parts_that_differ(party, first, second)]
     if not rows:
         print(f"{party.name}'s part is the same in {_name(first)} and {_name(second)}")
         return 0
@@ -170,46 +170,6 @@ def _diff(given: list[str], party: PartyFile) -> int:
         table.add_row(*map(Text, row))
     Console().print(table)
     return 0
-
-
-def differences(party: PartyFile, first: Version, second: Version) -> list[tuple[str, str, str]]:
-    """Return (what, in the first version, in the second) of all that differs: facts, then the party's own part."""
-    found = []
-    sides = [_facts(version) for version in (first, second)]
-    for key in dict.fromkeys((*sides[0], *sides[1])):
-        pair = tuple(side.get(key, "") for side in sides)
-        if pair[0] != pair[1]:
-            found.append((key, *pair))
-    parts = [_part_rows(party, version) for version in (first, second)]
-    for key in dict.fromkeys((*parts[0], *parts[1])):
-        pair = tuple(side.get(key, "") for side in parts)
-        if pair[0] != pair[1]:
-            found.append((key, *pair))
-    return [(what, one, other) for what, one, other in found]
-
-
-def _facts(version: Version) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in version.about.items():
-        if isinstance(value, dict):
-            found |= {f"{key}: {name}": _plain(one) for name, one in value.items()}
-        elif key != "columns":  # they are the rows of the part
-            found[key] = _plain(value)
-    return found
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:.6g}" if isinstance(value, float) else json.dumps(value)
-
-
-def _part_rows(party: PartyFile, version: Version) -> dict[str, str]:
-    from colonnade.families import family
-    from colonnade.jobs import model_file
-    from colonnade.versions.shelf import UNNAMED
-
-    part = model_file.load(party.folder, party.name, version.training or UNNAMED)
-    told = family(part.public["family"]).describe(party.name, part.public, part.state, part.columns, part.classes)
-    return {str(row[0]): ", ".join(map(str, row[1:])) for row in told.rows} or {"part": told.title}
 
 
 def _promote(given: list[str], party: PartyFile) -> int:

@@ -1,4 +1,4 @@
-"""What an organisation runs: init, check, audit, plan, run, report, export, predict, serve, drift, ledger, model."""
+"""What an organisation runs: init, check, audit, plan, run, replay, report, predict, serve and so on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.cli.audit import add_audit_options
+from colonnade.cli.dashboard import add_dashboard, show_dashboard
 from colonnade.cli.drift import add_data
 from colonnade.cli.export import add_export_options
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
+from colonnade.cli.replay import add_replay_options
 from colonnade.cli.report import add_report_options
 from colonnade.cli.terminal import JSON, TEXT, log, notes, read_files, say
 from colonnade.cli.training import run
@@ -58,6 +60,12 @@ def add_commands(commands: Any) -> None:
     add_audit_options(audit)
     _version(audit)
 
+    replay = commands.add_parser(
+        "replay", help="who would work, wait and send what in a run, under a virtual clock with made-up partners"
+    )
+    _job_and_party(replay)
+    add_replay_options(replay)
+
     report = commands.add_parser("report", help="how good a version is, as one HTML page with this party's view alone")
     _job_and_party(report)
     add_report_options(report)
@@ -81,6 +89,8 @@ def add_commands(commands: Any) -> None:
     ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
     add_actions(ledger)
     _job_and_party(ledger)
+
+    add_dashboard(commands)
 
     model = commands.add_parser("model", help="a party's versions of the model: list, show, diff, promote, rollback")
     add_model_actions(model)
@@ -138,6 +148,7 @@ def run_command(options: argparse.Namespace) -> int:
         "audit": _audit,
         "plan": _plan,
         "run": run,
+        "replay": _replay,
         "report": _report,
         "export": _export,
         "predict": predict_people,
@@ -145,6 +156,7 @@ def run_command(options: argparse.Namespace) -> int:
         "ledger": _ledger,
         "model": _model,
         "drift": _drift,
+        "dashboard": show_dashboard,
     }
     return found[options.command](options)
 
@@ -163,6 +175,7 @@ def _init(options: argparse.Namespace) -> int:
         print(f"wrote {options.name / FOLDER / name}.tar.gz: all that {name} needs and nothing of the others; send it")
     print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
+    print(f"to look on: colonnade dashboard {options.name} --as {parties[0]}")
     return 0
 
 
@@ -228,6 +241,15 @@ def _export(options: argparse.Namespace) -> int:
     from colonnade.cli.export import export_part
 
     return export_part(options, *read_files(options))
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from colonnade.cli.replay import show_replay
+
+    job, party = read_files(options)
+    with notes(party.name):
+        show_replay(options, job, party)
+    return 0
 
 
 def _ledger(options: argparse.Namespace) -> int:

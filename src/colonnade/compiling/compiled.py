@@ -1,18 +1,19 @@
 """Kernels as machine code that starts without numba, whose import takes longer than most runs.
 
-On a kernel's first call ever with arguments of some types, numba compiles it (`compiler`), and the object code is kept
-in a folder of the user's own. Later processes load it by LLVM alone, in milliseconds. What is kept belongs to one
-processor, one version of everything that took part, and one text of the sources; a file that anybody else could have
-written is not loaded. The code looks at its arguments itself, and hands those that are not of its types on to the next
-one; after the last comes numba.
+A package that was built for this machine brings its code (`shipped`). Elsewhere, and for other kinds of arguments,
+numba compiles on a kernel's first call ever with arguments of some kinds (`compiler`), and the object code is kept in a
+folder of the user's own. Later processes load it by LLVM alone, in milliseconds. What is kept belongs to one processor,
+one version of everything that took part, and one text of the sources; a file that anybody else could have written is
+not loaded. The code looks at its arguments itself, and hands those that are not of its kinds on to the next one; after
+the last comes numba, or a sentence that says what is missing.
 
-Where nothing can be kept (no home, not Linux, `NUMBA_...` variables that change what is compiled), and with
-COLONNADE_KERNELS=numba, numba's own dispatcher is called instead. Results are the same to the bit.
+Where nothing can be kept (no home, not Linux, `NUMBA_...` variables that change what is compiled), numba's own
+dispatcher is called instead. Results are the same to the bit. COLONNADE_KERNELS=numba leaves everything to numba, to
+compare; COLONNADE_KERNELS=declared refuses what `kinds` does not list, as if numba were not there: the tests run so.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import stat
@@ -24,23 +25,17 @@ from contextlib import suppress
 from functools import cache, update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-
+from colonnade.compiling.callables import function_at, function_of
+from colonnade.compiling.kinds import Kinds, declared, kinds_of
+from colonnade.compiling.shipped import LEVELS, addresses
+from colonnade.errors import InputError, OptionError
 from colonnade.private_files import make_folder, trouble
 
-T = TypeVar("T")
 _LOCK = threading.RLock()
 _HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"}  # variables for numba that change no code
-_FASTCALL = 0x80  # CPython's METH_FASTCALL
-# Objects that compiled code compares with. The names are our own, as numba gives some of CPython's another meaning.
-KNOWN_AS = "colonnade_known_"
-KNOWN = {
-    **{one.__name__: one for one in (int, float, TypeError, ValueError, OverflowError, BufferError)},
-    **{"True": True, "False": False, "numpy_True": np.True_, "numpy_False": np.False_},
-    **{"numpy_int64": np.int64, "numpy_float64": np.float64},
-}
+_OURS = "colonnade.kernels."  # the package's kernels, whose kinds of arguments are listed
 
 
 class Compiled:
@@ -50,35 +45,56 @@ class Compiled:
         update_wrapper(self, function)
         self.function, self.name = function, function.__name__
         self._call: Callable[..., Any] = self._first
-        self._tried: set[str] = set()  # types that were compiled for; what comes again nevertheless is numba's
+        self._tried: set[Kinds] = set()  # kinds that were compiled for; what comes again nevertheless is numba's
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: D102
         return self._call(*arguments)
 
+    @property
+    def full_name(self) -> str:
+        """The file's name and the kernel's, as they are listed."""
+        return f"{self.__module__.rpartition('.')[2]}.{self.name}"
+
     def _first(self, *arguments: Any) -> Any:
-        """Load all that is kept of this kernel, for whatever types."""
+        """Load all that there is of this kernel, for whatever kinds."""
         with _LOCK:
             if self._call == self._first:
-                home = self._home()
-                following: Callable[..., Any] = self._other_types if home else self._dispatcher()
-                for path in sorted(home.glob(f"{self.name}-*.o")) if home else ():
-                    if code := _read(path):
-                        following = _callable(code, _symbol(path), following)
-                self._call = following
+                self._call = self._found()
         return self._call(*arguments)
 
-    def _other_types(self, *arguments: Any) -> Any:
-        """Compile for the types of these arguments, and keep it; where that is impossible, numba does it all."""
-        from colonnade.compiling.compiler import object_code, types_of
+    def _found(self) -> Callable[..., Any]:
+        if _wish() == "numba":
+            return self._dispatcher()
+        following: Callable[..., Any] = self._other_kinds
+        if shipped := addresses(shipped_as(self)):
+            for code in reversed(shipped):
+                following = function_at(code, self.name, following)
+        elif home := self._home():
+            listed = {_file_name(self.name, kinds) for kinds in self._listed()} if self._is_strict() else None
+            for path in sorted(home.glob(f"{self.name}-*.o")):
+                if (listed is None or path.name in listed) and (kept := _read(path)):
+                    following = function_of(kept, _symbol(path), following)
+        elif not self._is_strict() and _numba_is_here():
+            following = self._dispatcher()
+        return following
+
+    def _other_kinds(self, *arguments: Any) -> Any:
+        """Compile for the kinds of these arguments, and keep it; where that is impossible, numba does it all."""
+        kinds = kinds_of(arguments)
+        if not _numba_is_here() or (self._is_strict() and kinds not in self._listed()):
+            raise InputError(self._missing(kinds))
+        from colonnade.compiling.compiler import object_code
 
         with _LOCK:
-            home, types = self._home(), types_of(arguments)
-            path = home / f"{self.name}-{_digest(types.encode())[:16]}.o" if home else None
-            code = object_code(self, arguments, _symbol(path)) if path and types not in self._tried else None
-            self._tried.add(types)
+            home = self._home()
+            path = home / _file_name(self.name, kinds) if home and kinds not in self._tried else None
+            kept = _read(path) if path else None
+            code = kept or (object_code(self, kinds, _symbol(path)) if path else None)
+            self._tried.add(kinds)
             if path and code:
-                _write(path, code)
-                self._call = call = _callable(code, _symbol(path), self._call)
+                if not kept:
+                    _write(path, code)
+                self._call = call = function_of(code, _symbol(path), self._call)
             else:
                 call = self._dispatcher()
         return call(*arguments)
@@ -91,6 +107,21 @@ class Compiled:
     def _home(self) -> Path | None:
         return _folder_of(*_sources(self.function))[0]
 
+    def _is_strict(self) -> bool:
+        return _wish() == "declared" and self.__module__.startswith(_OURS)
+
+    def _listed(self) -> tuple[Kinds, ...]:
+        return declared().get(self.full_name, ())
+
+    def _missing(self, kinds: Kinds) -> str:
+        line = f"{self.full_name} {' '.join(kinds)}"
+        if self._is_strict():
+            return f"kinds.txt does not list `{line}`: add this line, and code for it is shipped"
+        return (
+            f"this installation has no machine code for `{line}`, and numba, which would compile it, is not installed: "
+            "pip install 'colonnade[compile]'"
+        )
+
 
 class Inside:
     """A piece of LLVM's code for use inside kernels. `make` returns numba's intrinsic, and is called when needed."""
@@ -101,6 +132,39 @@ class Inside:
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: D102
         raise TypeError("this exists inside compiled code only; call a kernel that uses it")
+
+
+def _wish() -> str:
+    """What COLONNADE_KERNELS asks for; a level of processors is `shipped`'s to follow, as far as this one goes."""
+    wish, known = os.environ.get("COLONNADE_KERNELS", ""), ("numba", "declared", *LEVELS)
+    if wish and wish not in known:
+        raise OptionError(f"COLONNADE_KERNELS must be one of {', '.join(known)}, got {wish!r}")
+    return wish
+
+
+@cache
+def _numba_is_here() -> bool:
+    return find_spec("numba") is not None
+
+
+# -- what is shipped ---------------------------------------------------------------------------------------------------
+
+_MAKERS = ("callables.py", "compiled.py", "compiler.py", "wrapper.py")  # what code depends on beside its sources
+
+
+def shipped_as(kernel: Compiled) -> str:
+    """How the functions of a kernel are called in a library, but for their number: with a digest of the sources."""
+    source, *others = _sources(kernel.function)
+    return f"colonnade_{Path(source).stem}_{_digest_of(source, *others)}_{kernel.name}"
+
+
+@cache
+def _digest_of(*sources: str) -> str:
+    makers = (Path(__file__).with_name(name) for name in _MAKERS)
+    try:
+        return _digest(*(path.read_bytes() for path in (*map(Path, sources), *makers)))[:16]
+    except OSError:  # no sources: nothing can be said to be made from them
+        return "unknown"
 
 
 # -- what is kept ------------------------------------------------------------------------------------------------------
@@ -124,7 +188,7 @@ def _folder_of(source: str, *others: str) -> tuple[Path | None, bool]:
     It may not where others could put something: numba looks in the same cache, and loads whatever it finds there.
     """
     wishes = [name for name in os.environ if name.startswith("NUMBA_") and name not in _HARMLESS]
-    if os.environ.get("COLONNADE_KERNELS") == "numba" or wishes or sys.platform != "linux":
+    if _wish() == "numba" or wishes or sys.platform != "linux":
         return None, True
     if sys.implementation.name != "cpython" or (found := find_spec("numba")) is None or found.origin is None:
         return None, True
@@ -137,7 +201,7 @@ def _folder_of(source: str, *others: str) -> tuple[Path | None, bool]:
         above = Path(wish) if wish and numbas else Path.home() / ".cache"
         made_by = [
             *map(Path, (source, *others)),
-            *(Path(__file__).with_name(name) for name in ("compiled.py", "compiler.py")),
+            *(Path(__file__).with_name(name) for name in _MAKERS),
         ]
         parts = [sys.version, llvmlite.__version__, binding.get_host_cpu_name()]
         parts.append(binding.get_host_cpu_features().flatten())
@@ -190,6 +254,10 @@ def _write(path: Path, code: bytes) -> None:
             Path(partial).unlink()
 
 
+def _file_name(name: str, kinds: Kinds) -> str:
+    return f"{name}-{_digest(' '.join(kinds).encode())[:16]}.o"
+
+
 def _symbol(path: Path) -> str:
     """What the function is called inside its file."""
     return f"colonnade_{path.parent.name}_{path.stem}".replace("-", "_")
@@ -200,59 +268,3 @@ def _digest(*parts: bytes) -> str:
     for part in parts:
         found.update(hashlib.sha256(part).digest())
     return found.hexdigest()
-
-
-# -- from object code to a function of Python --------------------------------------------------------------------------
-
-
-class _Method(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("code", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-def _for_ever(thing: T) -> T:
-    """Let nothing take this away before the process ends.
-
-    When Python ends, it clears modules in an order of its own, and its garbage collector still looks into built-in
-    functions whose definitions would be gone by then.
-    """
-    count = ctypes.pythonapi.Py_IncRef
-    count.argtypes, count.restype = (ctypes.py_object,), None
-    count(thing)
-    return thing
-
-
-@cache
-def _engine() -> Any:
-    """LLVM's loader, which finds CPython's functions by itself, and is told where the objects are."""
-    from llvmlite import binding
-
-    for name, known in KNOWN.items():
-        binding.add_symbol(f"{KNOWN_AS}{name}", id(known))
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine(jit=True)
-    return _for_ever(binding.create_mcjit_compiler(binding.parse_assembly(""), machine))
-
-
-def _callable(code: bytes, symbol: str, following: Callable[..., Any]) -> Callable[..., Any]:
-    """A built-in function out of object code. following: is called with arguments that are not of its types.
-
-    Code in which there is no function of this name (a file that was renamed) is passed over.
-    """
-    from llvmlite.binding import ObjectFileRef
-
-    _engine().add_object_file(ObjectFileRef.from_data(code))
-    if not (address := _engine().get_function_address(symbol)):
-        return following
-    method = _for_ever(_Method(symbol.encode(), address, _FASTCALL, None))
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_Method), ctypes.py_object, ctypes.py_object)
-    made: Callable[..., Any] = make(method, following, None)
-    return made

@@ -76,11 +76,11 @@ class Secret:
 
     def __init__(self, number: int | None = None) -> None:
         number = 1 + secrets.randbelow(ORDER - 1) if number is None else number
-        self._number, self._bytes = number, np.frombuffer(number.to_bytes(32, "big"), np.uint8)
+        self.number, self._bytes = number, np.frombuffer(number.to_bytes(32, "big"), np.uint8)
 
     def inverse(self) -> Secret:
         """Return the exponent that undoes this one."""
-        return Secret(pow(self._number, -1, ORDER))
+        return Secret(pow(self.number, -1, ORDER))
 
     def mask_digests(self, digests: Bytes) -> Bytes:
         """Map 64-byte digests to points, and raise these to this exponent."""

@@ -162,6 +162,11 @@ def digests(packed: Packed, rows: slice) -> Bytes:
     return packed_ids.sha512(_PURPOSE, packed, rows)
 
 
+def names_of(packed: Packed, rows: slice) -> npt.NDArray[np.uint64]:
+    """Return the first 128 bits of these ids' digests, as two words each."""
+    return digests(packed, rows)[:, :16].copy().view(">u8").astype(np.uint64)
+
+
 def unpack(text: Array, ends: Array, party: str, step: str, most: int) -> list[str]:
     """Unpack at most `most` ids that another party packed and sent; nothing is made of them before all is checked."""
     if ends.ndim != 1 or ends.dtype != np.int64 or text.ndim != 1 or text.dtype != np.uint8:

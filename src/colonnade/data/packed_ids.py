@@ -140,7 +140,8 @@ def distinct(packed: Packed) -> tuple[Rows, Rows]:
 def taken(packed: Packed, rows: Rows) -> Packed:
     """Return the packed ids of some rows."""
     text, ends = packed
-    stops = np.diff(ends, prepend=0)[rows]
+    stops = ends[rows]
+    stops[rows > 0] -= ends[rows[rows > 0] - 1]
     np.cumsum(stops, out=stops)
     out = np.empty(int(stops[-1]) if len(stops) else 0, np.uint8)
     kernels.copy_texts(text, ends, rows, stops, out)

@@ -22,6 +22,7 @@ from colonnade.data.matrix import (
 )
 from colonnade.data.raw_columns import RawColumns, holds_text, raw_columns, without_rows
 from colonnade.data.row_weights import Floats, as_exposure, as_offset, as_weights, together
+from colonnade.data.shown import party_html
 from colonnade.errors import DataError, LabelError, OptionError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -232,6 +233,9 @@ class Party:
             f"party {self.name!r} is no array, as its columns stay with it; give Party(..., prepare=...) where a "
             f"pipeline would prepare them, and models all parties: fit(bank, shop)"
         )
+
+    def _repr_html_(self) -> str:
+        return party_html(self)
 
     def __repr__(self) -> str:
         kind = "to be prepared" if self.raw is not None else f"{'CSR' if is_sparse(self.X) else 'dense'} {self.X.dtype}"

@@ -12,6 +12,7 @@ from colonnade.data.identity import Identity, checked_roster
 from colonnade.data.labels import show
 from colonnade.data.matrix import is_sparse
 from colonnade.data.party import Party, missing_values
+from colonnade.data.shown import site_html
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 
 Array = npt.NDArray[Any]
@@ -104,6 +105,9 @@ class Site:
         part.name, part.columns, part.named = self.name, self.columns, self.named
         part.identity, part.roster, part.min_rows = self.identity, self.roster, self.min_rows
         return part
+
+    def _repr_html_(self) -> str:
+        return site_html(self)
 
     def __repr__(self) -> str:
         kind = "CSR" if is_sparse(self.X) else "dense"

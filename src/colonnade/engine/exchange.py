@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import Block, FloatArray, OpenBatch, Rows
+from colonnade.blocks.row_blocks import all_rows
 from colonnade.defences.base import Defence, Guard, SignalDefence
 from colonnade.defences.gaussian_signals import GaussianSignals, SignalNoise
 from colonnade.engine.allowance import Allowance
@@ -94,6 +95,8 @@ class Part:
 
 def shared_out(held: npt.NDArray[np.bool_]) -> list[Rows]:
     """Which rows belong to each holder, from who has a label for which: they take turns, to share the work."""
+    if len(held) == 1 and held.all():
+        return [all_rows(held.shape[1])]
     turn = np.arange(held.shape[1]) % np.maximum(1, held.sum(axis=0)) + 1
     return [np.nonzero(mask & (held[: at + 1].sum(axis=0) == turn))[0] for at, mask in enumerate(held)]
 
@@ -186,15 +189,15 @@ class Exchanges:
                 bits = expect_array(bits, ((part.rows + 7) // 8,), np.uint8, holder, "labelled rows")
                 masks.append(np.unpackbits(bits, count=part.rows).astype(bool))
         held = np.stack([np.asarray(mask) for mask in masks])
-        count = held.sum(axis=0)
-        if not count.all():
+        known = held.any(axis=0)
+        if not known.all():
             raise LabelError(
-                f"{int((count == 0).sum())} of {part.rows} rows have no label at any party; drop these rows, or give "
+                f"{int((~known).sum())} of {part.rows} rows have no label at any party; drop these rows, or give "
                 f"their labels to one party"
             )
         for holder, mask, mine in zip(self.job.holders, held, shared_out(held), strict=True):
             part.owned[holder] = mine
-            part.held[holder] = np.nonzero(mask)[0]
+            part.held[holder] = mine if len(mine) == part.rows else np.nonzero(mask)[0]
 
     # -- rounds -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from colonnade.blocks import Stateful
 from colonnade.errors import CheckpointError, ProtocolError
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import Value
+from colonnade.streams.stored_numbers import StoredNumbers
 
 if TYPE_CHECKING:
     from colonnade.engine.stopping import Stopping
@@ -54,6 +55,14 @@ class Keeper(Protocol):
         """Drop all versions after this one."""
         ...
 
+    def numbers(self, count: int, dtype: Any) -> StoredNumbers | None:
+        """A place on the disk for a number about each of so many rows; None where they are to stay in memory."""
+        ...
+
+    def known_numbers(self, told: Any, count: int, dtype: Any) -> StoredNumbers:
+        """Numbers that a state tells of, by what `StoredNumbers.sealed` said."""
+        ...
+
 
 class SecretKeeper:
     """Another keeper whose states have a secret of this run beside them, which later runs go on with."""
@@ -76,6 +85,14 @@ class SecretKeeper:
     def forget(self, after: int) -> None:
         """See `Keeper`."""
         self._of.forget(after)
+
+    def numbers(self, count: int, dtype: Any) -> StoredNumbers | None:
+        """See `Keeper`."""
+        return self._of.numbers(count, dtype)
+
+    def known_numbers(self, told: Any, count: int, dtype: Any) -> StoredNumbers:
+        """See `Keeper`."""
+        return self._of.known_numbers(told, count, dtype)
 
 
 def with_secret(keeper: Keeper, fresh: bytes) -> SecretKeeper:

@@ -281,14 +281,16 @@ class Session(Exchanges):
             self.see(z, part.y[part.owned[self.net.me]])
         return self.share_of(z, part.y[part.owned[self.net.me]], part.rows)
 
-    def share_of(self, z: FloatArray, y: Any, rows: int, lost: float | None = None) -> tuple[float, float, float]:
+    def share_of(self, z: Any, y: Any, rows: int, lost: float | None = None) -> tuple[float, float, float]:
         """(mean loss, metric x weight, weight) of some rows whose scores and labels are here, out of `rows` in all.
 
-        lost: the sum of their losses, where it is known.
+        z: an array, or numbers on the disk, which are read some at a time. lost: the sum of their losses, where it is
+        known.
         """
         loss, metric = self.job.loss, math.nan
         if self.options.metric_goal is not None or not getattr(self.net, "quiet", False):
-            _, metric = metrics.evaluate(loss, z, y)
+            found = metrics.auc_of_many(loss, z, y)
+            metric = metrics.evaluate(loss, z[:], y)[1] if found is None else found
         weight = 0.0 if math.isnan(metric) else amount_of(y) / rows
         lost = float(loss.values(z, y).sum()) if lost is None else lost
         return lost / rows, metric * weight if weight else 0.0, weight

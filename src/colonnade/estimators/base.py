@@ -16,6 +16,7 @@ from colonnade.conventions.files import FileMixin
 from colonnade.conventions.matching import check_columns, in_order
 from colonnade.conventions.parameters import ParameterMixin
 from colonnade.conventions.predictions import PredictionMixin
+from colonnade.conventions.shown import NotebookMixin
 from colonnade.conventions.tags import TagsMixin
 from colonnade.conventions.thresholds import ThresholdMixin
 from colonnade.data.party import Party, check_together
@@ -33,6 +34,7 @@ from colonnade.families.checks import (
 )
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import TrainingJob, TrainingPart, train
+from colonnade.notebooks.records import ByParty, Course
 from colonnade.objective import losses, metrics
 from colonnade.objective.calibration import Calibration
 from colonnade.progress import History
@@ -42,6 +44,7 @@ from colonnade.runtimes.times import Times
 from colonnade.sums import choose_sum
 from colonnade.sums.trees import check_kind
 from colonnade.tables.learned import LearnedPreparation
+from colonnade.timelines.again import TimelineMixin
 from colonnade.versions.identity import own_id
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ Model = TypeVar("Model", bound="Estimator")
 Programs = Mapping[str, tuple[Program, tuple[Any, ...]]]
 
 
-class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin, TagsMixin):
+class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin, TimelineMixin, NotebookMixin, TagsMixin):
     """A model over several parties; every estimator of `colonnade` is one.
 
     Attributes
@@ -195,8 +198,8 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin, Tags
         """Keep the history and the traffic of a run that has ended, and return how it ended at every party."""
         for words in history.warnings:
             tell(words)
-        self.history_ = history.records
-        self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
+        self.history_ = Course(history.records)
+        self.traffic_ = ByParty({name: outcome.traffic for name, outcome in outcomes.items()})
         self.times_ = {name: outcome.times for name, outcome in outcomes.items()}
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
         return dict(outcomes)

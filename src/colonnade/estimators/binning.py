@@ -18,6 +18,7 @@ from colonnade.data.party import Party, check_names, check_together
 from colonnade.errors import DataError, InputError, LabelError, NotFittedError
 from colonnade.estimators.base import Estimator
 from colonnade.families.checks import label_holders, tell
+from colonnade.notebooks.cells import TextCell
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
@@ -25,7 +26,7 @@ from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.preparation import fit
 
 
-class Binning:
+class Binning(TextCell):
     """Supervised bins of every party's columns, and what each bin is worth as weight of evidence (WOE).
 
     Owners of columns learn how many good and bad people are in each of their own bins, never fewer than `least` of

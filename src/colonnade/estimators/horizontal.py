@@ -44,6 +44,7 @@ from colonnade.horizontal.row_keys import check_groups
 from colonnade.horizontal.stated_problem import StatedProblem, check_problem, state_problem
 from colonnade.horizontal.torch_whole import maker_name
 from colonnade.horizontal.whole_classifier import SHARED, WholeClassifier
+from colonnade.notebooks.records import ByParty, Course
 from colonnade.objective import losses
 from colonnade.objective.expressions import Constraint, Expression
 from colonnade.objective.metrics import METRICS
@@ -251,8 +252,8 @@ class SSCAClassifier(WholeClassifier, Estimator):  # type: ignore[misc]
             outcomes = (on or Simulation()).run(programs, history.observe, sites)
         finally:
             history.close()
-        self.history_ = [record for record in history.records if "loss" in record]
-        self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
+        self.history_ = Course(record for record in history.records if "loss" in record)
+        self.traffic_ = ByParty({name: outcome.traffic for name, outcome in outcomes.items()})
         self.times_ = {name: outcome.times for name, outcome in outcomes.items()}
         self.rounds_ = self.traffic_[SERVER].rounds
         return dict(outcomes)

@@ -14,6 +14,7 @@ from colonnade.conventions.preparing import table_of
 from colonnade.data.party import Party, check_together
 from colonnade.errors import OptionError
 from colonnade.families.training import ScoringPart
+from colonnade.notebooks.cells import TextCell
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 
-class Scorecard:
+class Scorecard(TextCell):
     """A logistic model as points, which `LogisticRegression.scorecard` makes.
 
     Attributes

@@ -53,6 +53,9 @@ KINDS: Mapping[str, Mapping[str, str]] = {
         "done": "how much of it is done",
         "total": "how much there is of it",
         "words": "the same as people read it",
+        "bytes": "how many bytes have left this party",
+        "messages": "how many messages have",
+        "seconds": "since the start of the run",
     },
     ROUND: {
         "epoch": "the epoch",

@@ -78,6 +78,19 @@ def read(path: Path) -> list[Event]:
     return EventTail(path).new()
 
 
+def ends(path: Path) -> tuple[Event | None, Event | None]:
+    """Return the first and the last event of a file, without reading what lies between them."""
+    try:
+        with path.open("rb") as file:
+            first = Event.of_line(file.readline(LONGEST_LINE + 1))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 2 * LONGEST_LINE))
+            lines = file.read(2 * LONGEST_LINE).splitlines(keepends=True)
+    except OSError:
+        return None, None
+    return first, next((event for line in reversed(lines) if (event := Event.of_line(line)) is not None), None)
+
+
 def follow(path: Path, *, every: float = 0.2, sleep: Callable[[float], None] = time.sleep) -> Iterator[Event]:
     """Yield the events of a file as they come, until the run has ended or its process is gone.
 

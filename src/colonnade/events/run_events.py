@@ -113,6 +113,9 @@ class RunEvents:
         if record:
             self._watchers.tell(RECORD, **record)
 
+    def _so_far(self, seconds: float) -> dict[str, Any]:
+        return {"bytes": self.traffic.bytes, "messages": self.traffic.messages, "seconds": seconds}
+
     def observe(self, seconds: float, value: Any) -> None:
         """Take what the party reports, or hears of its lines, as its runtime hands it over."""
         if not self._watchers:
@@ -133,11 +136,10 @@ class RunEvents:
             self._evaluated()
         elif kind == "progress":
             epoch, rounds = rest
-            sent = {"bytes": self.traffic.bytes, "messages": self.traffic.messages}
-            self._watchers.tell(ROUND, epoch=epoch, round=rounds, seconds=seconds, **sent)
+            self._watchers.tell(ROUND, epoch=epoch, round=rounds, **self._so_far(seconds))
         elif kind in STEPS:
             done, words, (what, total) = STEPS[kind](*rest)
-            self._watchers.tell(PROGRESS, what=what, done=done, total=total, words=words)
+            self._watchers.tell(PROGRESS, what=what, done=done, total=total, words=words, **self._so_far(seconds))
         elif kind == "held out":
             loss, metric = rest
             found = dict(zip(_HELD_OUT, (loss, metric), strict=True))

@@ -210,6 +210,7 @@ class KernelScorer:
 
     most = 1 << 11  # rows at a time, each of which is as many numbers as there are features
     outputs = 1
+    spreads = True
 
     def __init__(self, me: str, kernel: str, layout: Layout, state: tuple[Any, ...]) -> None:
         self._me, self._layout = me, layout

@@ -27,6 +27,7 @@ class Scorer(Protocol):
 
     most: int  # rows at a time
     outputs: int  # scores of a row
+    spreads: bool  # whether a row's score costs so much more than the row that an engine's workers are worth asking
 
     def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> Any:
         """Return what this party adds for some people; `rows` are the places, in its columns, of those it knows."""
@@ -42,6 +43,7 @@ class SummedScorer(ABC):
 
     most = 1 << 14
     outputs: int
+    spreads = False
     blur = Blur()  # what this party does to its contributions before they leave
     secret: bytes | None = None  # what noise on contributions is drawn from, from the first question on
 

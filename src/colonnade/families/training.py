@@ -36,6 +36,7 @@ from colonnade.runtimes.net import Net
 from colonnade.sums import SUMS
 from colonnade.sums.trees import check_topology
 
+_MANY_ROWS = 1 << 20  # rows from which on a label of two classes, -1 or 1, takes one byte
 _FEW = 16  # how many rows a rehearsal has, at most
 
 
@@ -183,8 +184,13 @@ def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, A
     """Return (a party's columns, its labels as the loss takes them, which rows have one)."""
     y = None
     if party.y is not None:
-        y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
-        y[party.labelled] = labels.encode(party.y[party.labelled], classes, loss)
+        few = party.rows < _MANY_ROWS or party.added is not None
+        kind = {"classes": np.int64, "binary": np.float64 if few else np.int8}.get(loss.kind, np.float64)
+        y = np.zeros(party.rows, dtype=kind)
+        for at in range(0, party.rows, _MANY_ROWS):  # what is made on the way is not as long as the table
+            known = np.asarray(party.labelled)[at : at + _MANY_ROWS]
+            if known.any():
+                y[at : at + _MANY_ROWS][known] = labels.encode(party.y[at : at + _MANY_ROWS][known], classes, loss)
         if party.added is not None:  # labels and offsets side by side: see `objective.offset`
             y = np.column_stack((y, party.added))
     return columns_to_value(party.X), y, party.labelled

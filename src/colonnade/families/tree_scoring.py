@@ -22,6 +22,7 @@ class TreeScorer:
     """One party's side of a prediction: partners tell ranges, and the label holder looks up the leaves."""
 
     most = 1 << 16
+    spreads = False
 
     def __init__(self, me: str, state: Any, *, cells: bool = False) -> None:
         bins, forest, partners, ranges = state

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.blocks.bins import Bins
 from colonnade.blocks.columns import Columns, columns_from_value
+from colonnade.blocks.cuts import SpreadColumns
 from colonnade.boosting.derivatives import balanced
 from colonnade.boosting.forest import Forest
 from colonnade.boosting.leader import TreeLeader
@@ -178,6 +179,11 @@ class TreesFamily(Family):
         else:
             bins = Bins.from_arrays(dict(earlier[0]))
         cells = await net.in_thread(_cells, bins, columns, part)
+        elsewhere = None
+        if isinstance(columns, SpreadColumns):
+            elsewhere = columns.spread_cells()
+            for one in (columns, *(() if part.validation is None else part.validation[:1])):
+                one.forget()  # from here on there are only cells
         sizes = ColumnSizes(
             tuple(bins.counts.tolist()), tuple(bins.missing.tolist()), tuple(bins.categorical.tolist()),
             own.signs(net.me, columns.shape[1]),
@@ -186,7 +192,7 @@ class TreesFamily(Family):
         if leads:
             labels = self._labels(net, job, part, algorithm)
             forest = None if earlier is None else Forest.from_arrays(dict(earlier[1]))
-            leader = TreeLeader(net, options, algorithm.seed, labels, sizes, cells, forest, keeper)
+            leader = TreeLeader(net, options, algorithm.seed, labels, sizes, cells, forest, keeper, elsewhere)
             await algorithm.train(leader)
             others = tuple((one.name, one.sizes.counts) for one in leader.partners)
             return (mine, tuple(leader.forest.to_arrays().items()), others, None)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from colonnade.errors import ColonnadeWarning, OptionError
 from colonnade.inference.category_tests import CategoryTest, Levels, category_tests
+from colonnade.notebooks.cells import TableCell
 from colonnade.runtimes.net import Traffic
 
 Floats = npt.NDArray[np.float64]
@@ -118,7 +119,7 @@ def check_level(level: object) -> None:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(TableCell):
     """What `statistics` of a linear model returns; printed, it is a table.
 
     Attributes

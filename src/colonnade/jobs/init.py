@@ -98,6 +98,7 @@ _REST = """\
 kind = "private"         # the rows that all parties have, found without showing the others; "none": they are aligned
 minimum = 100            # fewer people in common end the job
 method = "auto"          # or "diffie-hellman", or for two parties "oblivious-transfer": the same rows, by other means
+# keep = true            # for few ids that are looked for among many again and again: docs/guide.md#alignment
 # duplicates = "expand"  # a person may have several rows at the first label holder, which the others then count
 
 [run]

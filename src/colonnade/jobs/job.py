@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.alignment.joining import Joining
+from colonnade.alignment.role import SERVED
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.points import PointScale
 from colonnade.data.ids import EXPAND, REFUSE
@@ -77,6 +78,8 @@ class Job:
         How the common rows are found: one of `alignment.role.METHODS`.
     duplicates
         What becomes of ids that the first label holder has in several rows: "refuse", or "expand", where all stay.
+    keep
+        Whether parties keep what makes the next alignment of the same ids cheap.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Job:
     defences: tuple[Defence, ...] = ()
     method: str = "auto"
     duplicates: str = REFUSE
+    keep: bool = False
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -117,6 +121,11 @@ class Job:
     def joining(self) -> Joining:
         """Return how the parties' rows are joined by their ids."""
         return Joining(self.duplicates, keeper=self.holders[0])
+
+    @property
+    def served(self) -> bool:
+        """Return whether a party may serve its ids under a key that lasts."""
+        return not self.aligned and len(self.parties) == 2 and (self.keep or self.method == SERVED)
 
     @property
     def protection(self) -> str:
@@ -145,6 +154,7 @@ class Job:
             candidates=self.tries,
             defences=self.defences,
             expanded=self.duplicates == EXPAND,
+            served=self.served,
             **family(self.family).setting(self.model),
         )
 

@@ -16,7 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from colonnade.alignment.joining import INNER, JOINS
-from colonnade.alignment.role import AUTO, METHODS, TRANSFER
+from colonnade.alignment.role import AUTO, METHODS, SERVED, TRANSFER
 from colonnade.data.ids import EXPAND, REFUSE
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import defence
@@ -116,6 +116,7 @@ JOB = Section(
             Key("method", str, default=AUTO, allowed=METHODS),
             Key("duplicates", str, default=REFUSE, allowed=(REFUSE, EXPAND)),
             Key("join", str, default=INNER, allowed=JOINS),
+            Key("keep", bool, default=False),
         ),
         default={},
     ),
@@ -179,8 +180,6 @@ def described(settings: Settings) -> Job:
         )
     _check_addresses(parties, names)
     added, run, alignment = settings["sum"], settings["run"], settings["alignment"]
-    if alignment["method"] == TRANSFER and len(names) > 2:
-        raise alignment.error("method", f"{TRANSFER!r} aligns two parties, and there are {len(names)}; leave it out")
     kind = family_of_kind(settings["model"]["kind"])
     _check_keys(settings["model"], kind)
     model = settings["model"].checked(Section(_KIND, *kind.keys), JOB)
@@ -233,6 +232,7 @@ def described(settings: Settings) -> Job:
         _defences(settings),
         alignment["method"],
         alignment["duplicates"],
+        alignment["keep"],
     )
     _check_alignment(alignment, job)
     _check_trees(added, job)
@@ -241,7 +241,15 @@ def described(settings: Settings) -> Job:
 
 
 def _check_alignment(alignment: Settings, job: Job) -> None:
-    """Refuse joins that a job does not know, and what repeated rows of a person do not go with."""
+    """Refuse forms and joins that a job does not know, and what repeated rows of a person do not go with."""
+    count, method = len(job.parties), job.method
+    if method in (TRANSFER, SERVED) and count > 2:
+        raise alignment.error("method", f"{method!r} aligns two parties, and there are {count}; leave it out")
+    if job.keep and count > 2:
+        raise alignment.error("keep", f"is for two parties, and there are {count}; leave it out")
+    if job.keep and (job.aligned or method not in (AUTO, SERVED)):
+        what = "rows that are aligned already" if job.aligned else f"method {method!r}, which keeps nothing"
+        raise alignment.error("keep", f"has no meaning for {what}; remove it")
     if alignment["join"] != INNER:
         raise alignment.error(
             "join",

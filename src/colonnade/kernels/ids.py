@@ -1,4 +1,4 @@
-"""Every kernel of ids in bulk: digits of numbers, SHA-512 of short texts, and a quick hash that finds repeated ones.
+"""Every kernel of ids in bulk: digits of numbers, SHA-512 of short texts, repeated ids by a quick hash, and orders.
 
 Ids lie one after another in one array of bytes, and `ends` says where each of them ends. Slow twins are in
 tests/test_bulk_ids.py.
@@ -173,3 +173,22 @@ def differing(text: Array, ends: Array, order: Array, hashes: Array) -> int:
             b += 1
         found += a < ends[i]
     return found
+
+
+# -- orders ------------------------------------------------------------------------------------------------------------
+
+
+@Compiled
+def count_numbers(numbers: Array, step: int, shift: int, counts: Array) -> None:
+    """counts[n] += how many of every step-th of the numbers, shifted to the right by so many bits, are n."""
+    for row in range(len(numbers) // step):
+        counts[np.int64(np.uint64(numbers[row * step]) >> np.uint64(shift))] += 1
+
+
+@Compiled
+def place_numbers(numbers: Array, step: int, shift: int, places: Array, out: Array) -> None:
+    """Write the rows of these numbers to where the next one of its number belongs; places: the first of each."""
+    for row in range(len(numbers) // step):
+        number = np.int64(np.uint64(numbers[row * step]) >> np.uint64(shift))
+        out[places[number]] = row
+        places[number] += 1

@@ -225,6 +225,43 @@ def along(X: Array, W: Array, z: Array) -> None:
 
 
 @Compiled
+def project(X: Array, rows: Array, W: Array, left: Array, tile: Array, out: Array) -> None:
+    """out = X[rows] @ W, for a W of many columns, which `side_by_side` has cut.
+
+    left: room for the rows of a panel, zeros at first. tile: room for one tile.
+    """
+    n, d = rows.shape[0], X.shape[1]
+    for at in range(0, n, PANEL):
+        count = min(PANEL, n - at)
+        for i in range(count):
+            row, mine = X[rows[at + i]], left[i // WIDE]
+            for f in range(d):
+                mine[f, i % WIDE] = row[f]
+        for k in range(W.shape[0]):
+            width = min(WIDE, out.shape[1] - k * WIDE)
+            for j in range(0, count, WIDE):
+                tile[:] = 0.0
+                add_tile(left[j // WIDE], W[k], d, 0, 0, tile)
+                for i in range(min(WIDE, count - j)):
+                    for c in range(width):
+                        out[at + j + i, k * WIDE + c] = tile[i, c]
+
+
+def side_by_side(W: Array) -> Array:
+    """Columns as `project` wants them: (pieces, rows, WIDE), the last piece with zeros behind them."""
+    d, width = W.shape
+    pieces = -(-width // WIDE)
+    padded = np.zeros((d, pieces * WIDE))
+    padded[:, :width] = W
+    return np.ascontiguousarray(padded.reshape(d, pieces, WIDE).transpose(1, 0, 2))
+
+
+def room_to_project(columns: int) -> tuple[Array, Array]:
+    """Rooms left and tile for `project`."""
+    return np.zeros((PANEL // WIDE, columns, WIDE)), np.zeros((WIDE, WIDE))
+
+
+@Compiled
 def add_products(
     X: Array,
     rows: Array,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,12 +17,13 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.words import what_each_learns
 from colonnade.planning.candidates import check_plannable
-from colonnade.planning.figures import NEAR, Forecast, Plan
-from colonnade.planning.forecast import Span
+from colonnade.planning.figures import NEAR, Plan
+from colonnade.planning.plan_table import as_table, human_seconds
 from colonnade.planning.program import make_plan
 from colonnade.progress import Line, human_bytes, of_transfer
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
+from colonnade.service.keeping import tags_folder
 from colonnade.service.table_source import TableSource
 
 SECONDS = 25.0  # with alignment, a plan on some ten thousand rows then takes about half a minute
@@ -78,7 +78,8 @@ def plan_job(
             return Checkpoints(kept / str(number), b"plan", job.checkpoint_every)
 
         most = party.policy.partner_ids(source.rows)
-        find = partial(align_rows, max_partner_ids=most, how=job.joining, method=job.method)
+        keep = tags_folder(job, party)
+        find = partial(align_rows, max_partner_ids=most, how=job.joining, method=job.method, keep=keep)
         return await make_plan(net, job, source, find, check, keeper_of, seconds, say, budget)
 
     def observe(_: str, __: float, value: Any) -> None:
@@ -130,31 +131,13 @@ def reason(plan: Plan) -> str:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-def human_seconds(seconds: float) -> str:
-    """Write a duration for people: 75 is '75.0 s', 300 is '5 min'."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
-
-
 def show(plan: Plan, me: str, job: str) -> None:
     """Print the table of a plan as this party sees it."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console()
-    table = Table(title=Text(f"{job}: what a run on {plan.rows:,} rows would take"), title_justify="left")
-    for name in ("", "algorithm", "rounds", "bytes", f"of {me}", "time", "above the optimum"):
-        table.add_column(Text(name), justify="left" if name in ("", "algorithm") else "right")
-    for one in plan.forecasts:
-        mark = "*" if one is plan.best else ""
-        name = f"{one.name} (the job's)" if one.own else one.name + ("" if one.tried else f", {one.protection}")
-        sent = (sum(one.sent.values()), one.sent[me])
-        cells = (_rounds(one.rounds), *map(human_bytes, sent), _time(one.seconds), _gap(one, plan.rows))
-        table.add_row(mark, Text(name), *map(Text, cells))
-    console.print(table)
+    console.print(as_table(plan, me, job))
     lines = ", ".join(
         f"{name} {1000 * line.latency:.1f} ms there and back, {human_bytes(line.bandwidth)}/s"
         for name, line in plan.lines.items()
@@ -191,23 +174,3 @@ def _note(plan: Plan) -> list[str]:
     why = why or "sealed training has no short trial"
     was = "was" if len(names) == 1 else "were"
     return [f"{' and '.join(names)} {was} not tried: {why}, and the figures follow from rows, columns and lines alone"]
-
-
-def _rounds(span: Span) -> str:
-    likely = f"{span.likely:,.0f}"
-    return likely if span.sure else f"{likely} ({span.low:,.0f} to {span.high:,.0f})"
-
-
-def _time(span: Span) -> str:
-    likely = human_seconds(span.likely)
-    return likely if span.sure else f"{likely} ({human_seconds(span.low)} to {human_seconds(span.high)})"
-
-
-def _gap(one: Forecast, rows: int) -> str:
-    """Write how far above the optimum an algorithm ends, relative to it."""
-    if not one.tried:
-        return "not tried"
-    if math.isnan(one.gap):
-        return "not seen"
-    text = "nothing" if one.gap <= 0.0 else f"{one.gap:.0e}"
-    return text if one.tried == rows else f"{text} on {one.tried:,} rows"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from colonnade.algorithms import Algorithm
 from colonnade.families.protection import MASKED
+from colonnade.notebooks.cells import TableCell
 from colonnade.planning.candidates import Candidate
 from colonnade.planning.forecast import Costs, Span, bytes_of, epochs_of_curve, epochs_of_sample, save_of, seconds_of
+from colonnade.planning.plan_table import as_table
 from colonnade.planning.trials import LineSpeed, Taken
 
 NEAR = 1e-4  # how near to the lowest objective, relative to it, an algorithm has to end to be recommended
@@ -31,13 +34,16 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(TableCell):
     """The forecasts of all algorithms, and the lines that they were measured over."""
 
     rows: int
     lines: Mapping[str, LineSpeed]
     before: float  # seconds for alignment and preparation, with which every run begins
     forecasts: tuple[Forecast, ...]
+
+    def __rich__(self) -> Any:
+        return as_table(self)
 
     @property
     def best(self) -> Forecast:

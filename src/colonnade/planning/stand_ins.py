@@ -53,9 +53,18 @@ class Rehearsed:
 
 
 def rehearse_job(
-    job: Job, party: PartyFile, table: Table, columns: Mapping[str, int], seed: int, observer: Observer | None = None
+    job: Job,
+    party: PartyFile,
+    table: Table,
+    columns: Mapping[str, int],
+    seed: int,
+    observer: Observer | None = None,
+    on: Simulation | None = None,
 ) -> Rehearsed:
-    """Run a job with this party's own table and stand-ins for the others; `columns` says how many each of these has."""
+    """Run a job with this party's own table and stand-ins for the others; `columns` says how many each of these has.
+
+    on: the lines and speeds of the rehearsal, by default those of every simulation.
+    """
     check_rehearsable(job, party.name, columns)
     rng = np.random.default_rng([seed, len(job.parties)])
     rows = np.sort(rng.permutation(table.rows)[:MOST_ROWS])
@@ -82,7 +91,7 @@ def rehearse_job(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are about people who are made up
-        Simulation().run({name: (program_of(name), ()) for name in job.parties}, observer)
+        (on or Simulation()).run({name: (program_of(name), ()) for name in job.parties}, observer)
     for name, view in views.items():
         view.rows = trained[name].rows
     return Rehearsed(sources, trained, views, budget.charged)

@@ -23,6 +23,7 @@ from colonnade.errors import ProtocolError
 from colonnade.families.training import TrainingJob, TrainingPart, train
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import Value
+from colonnade.streams.stored_numbers import StoredNumbers
 from colonnade.validation.strands import Strand, StrandTraffic
 
 # Small messages, of which the median counts; the first one finds the line asleep and is left out.
@@ -146,6 +147,14 @@ class Timed:
     def forget(self, after: int) -> None:
         """Forget the states after a version."""
         self._keeper.forget(after)
+
+    def numbers(self, count: int, dtype: Any) -> StoredNumbers | None:
+        """Return a place for numbers about rows, where a run would have one."""
+        return self._keeper.numbers(count, dtype)
+
+    def known_numbers(self, told: Any, count: int, dtype: Any) -> StoredNumbers:
+        """Return numbers that a state tells of."""
+        return self._keeper.known_numbers(told, count, dtype)
 
 
 async def attempt(

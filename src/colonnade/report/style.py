@@ -5,16 +5,8 @@ Every colour of the page is a token of the palettes below, so that a test can ho
 
 from __future__ import annotations
 
-LIGHT = {
-    "page": "#f4f6f9", "card": "#ffffff", "soft": "#eef2f7", "ink": "#16202e", "quiet": "#556173", "edge": "#d7dee8",
-    "grid": "#e4e9f0", "s1": "#1b5fc1", "s2": "#b3520a", "s3": "#14764a", "s4": "#7a3fb0", "good": "#14764a",
-    "bad": "#b3261e", "tint": "#e3edfb",
-}  # fmt: skip
-DARK = {
-    "page": "#0e131a", "card": "#171e28", "soft": "#202a37", "ink": "#e7edf5", "quiet": "#a6b3c4", "edge": "#303c4c",
-    "grid": "#283342", "s1": "#7fb4ff", "s2": "#ffb26b", "s3": "#6bd6a2", "s4": "#cfa4f7", "good": "#6bd6a2",
-    "bad": "#ff968c", "tint": "#1f3453",
-}  # fmt: skip
+from colonnade.conventions.palette import DARK, LIGHT, variables
+
 # Which letters stand on which backgrounds; tests/test_report_page.py holds each pair against WCAG's 4.5 to 1.
 LETTERS = (
     *((letter, ground) for letter in ("ink", "quiet") for ground in ("page", "card", "soft", "tint")),
@@ -96,11 +88,7 @@ summary{display:none}tr{break-inside:avoid}svg{max-width:330px}
 """
 
 
-def _tokens(palette: dict[str, str]) -> str:
-    return ";".join(f"--{name}:{colour}" for name, colour in palette.items())
-
-
 def style_sheet() -> str:
     """Return the page's style: light by default and on paper, dark where the reader's system is."""
-    dark = f"@media screen and (prefers-color-scheme:dark){{:root{{{_tokens(DARK)}}}}}"
-    return f":root{{{_tokens(LIGHT)}}}{dark}{_RULES}"
+    dark = f"@media screen and (prefers-color-scheme:dark){{:root{{{variables(DARK)}}}}}"
+    return f":root{{{variables(LIGHT)}}}{dark}{_RULES}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from colonnade.errors import OptionError, PartyFailed, RunFailed, at_least
+from colonnade.notebooks.records import traffic_html
 from colonnade.runtimes.times import RealTimesheet, Times
 from colonnade.runtimes.wire import Value
 
@@ -47,6 +48,9 @@ class Traffic:
         """A form that the wire can carry."""
         steps = tuple((step, count, size) for step, (count, size) in self.by_step.items())
         return (self.messages, self.bytes, self.rounds, steps)
+
+    def _repr_html_(self) -> str:
+        return traffic_html(self)
 
     @classmethod
     def from_value(cls, value: Any) -> Traffic:

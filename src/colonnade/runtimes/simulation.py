@@ -14,6 +14,7 @@ import numpy as np
 
 from colonnade.errors import OptionError, at_least
 from colonnade.runtimes.net import Observer, Outcome, PerLane, Program, check_lanes, check_parties, settle
+from colonnade.runtimes.times import Onlooker
 from colonnade.runtimes.wire import Value
 
 Links = float | Mapping[tuple[str, str], float]
@@ -90,6 +91,8 @@ class Simulation:
     secret : str, optional
         What the parties' own random choices are drawn from, so that a run can be repeated to the bit; None is the
         operating system's randomness. Nothing is hidden in a simulation, where one process sees all parties.
+    onlooker : Onlooker, optional
+        Who is told of all that happens, such as the `Timeline` that a model's `timeline` makes.
     """
 
     latency: Links = 5e-4
@@ -101,6 +104,7 @@ class Simulation:
     deadline: float = 60.0
     seconds_per_nonzero: float = 2e-9
     secret: str | None = "rehearsal"
+    onlooker: Onlooker | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for value in self.latency.values() if isinstance(self.latency, Mapping) else (self.latency,):

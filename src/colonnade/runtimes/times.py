@@ -8,8 +8,9 @@ communication is the processor's time for making and reading messages, and the r
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,37 @@ class Times:
     def from_value(cls, value: Any) -> Times:
         """The inverse of `as_value`."""
         return cls(*value)
+
+
+class Onlooker(Protocol):
+    """Who is told everything that happens under a virtual clock, at the moment at which it is known.
+
+    It sees no value that any party holds or sends, and nothing that it does can change the run.
+    """
+
+    def begun(self, parties: Sequence[str]) -> None:
+        """Take down that a run of these parties begins, at second 0."""
+        ...
+
+    def worked(self, party: str, lane: str, start: float, end: float) -> None:
+        """Take down that a party works in a lane from one second to another."""
+        ...
+
+    def sent(self, frm: str, to: str, tag: str, size: int, at: float, arrivals: Sequence[float]) -> None:
+        """Take down a message, and when it arrives: once, twice, or never."""
+        ...
+
+    def waited(self, party: str, frm: str, tag: str, since: float, until: float) -> None:
+        """Take down that a program waited for a message of a step."""
+        ...
+
+    def reported(self, party: str, at: float, value: Any) -> None:
+        """Take down what a party says of how the run goes."""
+        ...
+
+    def ended(self, party: str, at: float, times: Times, error: BaseException | None) -> None:
+        """Take down the end of a party's program, and what it did with its time."""
+        ...
 
 
 class VirtualTimesheet:

@@ -110,6 +110,8 @@ class _SimNet(Endpoint):
         seconds = nonzeros * world.options.seconds_per_nonzero / self._speed[lane]
         until = self._servers[lane].take(world.now, seconds, servers)
         self.sheet.work(world.now, until)
+        if world.onlooker is not None and seconds:
+            world.onlooker.worked(self.me, lane, until - seconds, until)
         done = _Promise(world)
         world.at(until, done.set_result, (None,))
         await done
@@ -118,7 +120,30 @@ class _SimNet(Endpoint):
         return function(*args)
 
     def report(self, value: Value) -> None:
-        super().report(freeze(value))  # what would arrive from a process
+        value = freeze(value)  # what would arrive from a process
+        super().report(value)
+        if self.world.onlooker is not None:
+            self.world.onlooker.reported(self.me, self.world.now, value)
+
+    async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
+        if (onlooker := self.world.onlooker) is None:
+            return await super().recv(frm, tag, patient=patient)
+        since = self.world.now
+        try:
+            return await super().recv(frm, tag, patient=patient)
+        finally:
+            if self.world.now > since:
+                onlooker.waited(self.me, frm, tag, since, self.world.now)
+
+    async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
+        if (onlooker := self.world.onlooker) is None:
+            return await super().recv_within(frm, tag, seconds)
+        since = self.world.now
+        try:
+            return await super().recv_within(frm, tag, seconds)
+        finally:
+            if self.world.now > since:
+                onlooker.waited(self.me, frm, tag, since, self.world.now)
 
     def promise(self) -> _Promise:
         return _Promise(self.world)
@@ -153,6 +178,8 @@ class _SimNet(Endpoint):
         """The party is over, well or badly: whatever it still had under way ends with it."""
         self.running = False
         self.outcome = Outcome(value, error, self.traffic, self.world.now, self.sheet.times(self.world.now))
+        if self.world.onlooker is not None:
+            self.world.onlooker.ended(self.me, self.world.now, self.outcome.times, error)
         for task in list(self._tasks):
             with suppress(Exception):  # how it takes its end changes nothing
                 task.coroutine.close()
@@ -174,6 +201,7 @@ class World:
         observer: Observer | None,
     ) -> None:
         self.options, self.now, self.names = options, 0.0, tuple(programs)
+        self.onlooker = options.onlooker
         self.ready: deque[_Task] = deque()
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
@@ -186,6 +214,8 @@ class World:
         self.running = len(self.nets)
         for _, args in programs.values():
             encoded_size(args)  # refuses here what could not travel to a process either
+        if self.onlooker is not None:
+            self.onlooker.begun(self.names)
         for name, (program, args) in programs.items():
             self.nets[name].start(program(self.nets[name], *args))
         for name, second in (options.faults.crashes if options.faults else {}).items():
@@ -221,18 +251,22 @@ class World:
         if self.options.faults is not None and frame[0] not in (ABORT, BYE):
             # ABORT and BYE stand for the end of a connection, which the operating system reports reliably.
             extras = tuple(self.options.faults.arrivals(self._rng))
+        if self.onlooker is not None and (gateway is None or not extras):
+            self.onlooker.sent(frm, to, frame[2], size, self.now, [left + latency + extra for extra in extras])
         for extra in extras:
             self.nets[to].sheet.message(self.now, left + latency + extra)
             if gateway is None:
                 self.at(left + latency + extra, self._arrive, (frm, to, *frame))
             else:
                 seconds = size / gateway
-                self.at(left + latency + extra - seconds, self._enter, (seconds, frm, to, *frame))
+                self.at(left + latency + extra - seconds, self._enter, (seconds, self.now, size, frm, to, *frame))
 
-    def _enter(self, seconds: float, frm: str, to: str, *frame: Any) -> None:
+    def _enter(self, seconds: float, sent: float, size: int, frm: str, to: str, *frame: Any) -> None:
         """The first byte is at the receiver's gateway, which takes one message after another."""
         self._in_free[to] = max(self.now, self._in_free[to]) + seconds
         self.nets[to].sheet.message(self.now, self._in_free[to])
+        if self.onlooker is not None:
+            self.onlooker.sent(frm, to, frame[2], size, sent, [self._in_free[to]])
         self.at(self._in_free[to], self._arrive, (frm, to, *frame))
 
     def _arrive(self, frm: str, to: str, kind: int, seq: int, tag: str, value: Any) -> None:

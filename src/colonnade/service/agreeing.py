@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.blocks.row_blocks import all_rows
 from colonnade.data.ids import canonical
 from colonnade.data.party import Party
 from colonnade.engine.kept import common_version
@@ -27,7 +28,7 @@ async def common_rows(net: Net, job: Job, source: Source, align: Align, keepers:
     """Return which of this party's rows all parties have, in one order; those that were kept, where a run goes on."""
     if job.aligned:
         await _same_number_of_rows(net, source.rows)
-        return np.arange(source.rows)
+        return all_rows(source.rows)
     if source.ids is None:
         raise DataError(
             f"party {net.me!r} names no id column, and the job aligns rows by their ids; set id under [data]"

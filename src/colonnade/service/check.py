@@ -50,6 +50,8 @@ def check(job: Job, party: PartyFile, sealed_costs: Sealed = lambda *_: "") -> l
     found.append(tried("certificates", lambda: _certificates(party)))
     found.append(tried("folder", lambda: _folder(party)))
     found += [tried("watch", lambda: check_watch(party.watch))] if party.watch.names else []
+    if party.engine is not None:
+        found.append(tried("engine", party.engine.ready))
     found += _data(job, party, sealed_costs)
     return [*found, *(_peer(job, party, name) for name in job.parties if name != party.name)]
 

@@ -7,48 +7,40 @@ Behind it is the line to the partners, who run `colonnade serve`. Every request 
 party's own. `GET /openapi.json` describes it all. `GET /metrics` is for Prometheus and shows the same token, or that in
 `metrics.token` where the party has made such a file: how often people are scored is nobody else's business.
 
-Nobody can hold it up without the token: a request must have come within a deadline, however it drips, and where all
-places are taken, the oldest of those who are still sending gives up its own. That is why this is the standard library's
-server and not uvicorn, which has neither: built on top of it, they took more lines and half the speed (see ADR 2).
+Nobody can hold it up without the token: see `remote.guarded_server`. That is why this is the standard library's server
+and not uvicorn, which has no such guards: built on top of it, they took more lines and half the speed (see ADR 2).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
-import io
 import ipaddress
 import json
-import logging
 import re
 import secrets
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from colonnade import __version__, private_files
+from colonnade import private_files
 from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
 from colonnade.integrations.prometheus_text import CONTENT_TYPE
 from colonnade.integrations.serving_metrics import BUSY, PARTNERS, ServingMeter
+from colonnade.remote.guarded_server import OPEN, SECONDS, GuardedHandler, GuardedServer
 from colonnade.remote.place import host_and_port
 from colonnade.service.http_request import DESCRIPTION, parse
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
-LOG = logging.getLogger("colonnade.http")
 MAX_BODY = 1 << 23  # bytes
-MAX_HEAD = 1 << 16  # bytes of a request before its body
-AT_ONCE = 64  # requests that are answered at the same time
-OPEN = 128  # connections; more than AT_ONCE, so that somebody is always still sending when all are taken
+AT_ONCE = 64  # requests that are answered at the same time: fewer than OPEN, so that somebody is always still sending
 _DRAINED = 1 << 26  # bytes of a refused request that are still read, so that its caller gets to read why
 _LENGTH = re.compile(r"[0-9]{1,18}")  # `isdigit` takes digits of every alphabet
 _NOTHING: Mapping[str, str] = {}
-_SECONDS = 30.0  # for a caller to send its request, from the first byte to the last, and as long to take its answer
 
 # (ids, their rows or None for the party's own data) -> one answer per id
 Score = Callable[[list[str], Table | None], list[dict[str, Any]]]
@@ -99,36 +91,12 @@ def token_in(path: Path) -> str:
     return token
 
 
-class _Line(io.RawIOBase):
-    """Reads a connection until a deadline, which bytes that drip in do not move, and only so many bytes."""
-
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        self._connection, self._end, self.allowed = connection, time.monotonic() + seconds, MAX_HEAD
-
-    def readable(self) -> bool:
-        """Say that this stream can be read, as `io` asks."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Take some bytes; TimeoutError after the deadline, and where more come than a request has."""
-        left = self._end - time.monotonic()
-        if left <= 0 or not self.allowed:
-            raise TimeoutError("the request did not come in time, or has no end")
-        self._connection.settimeout(left)
-        taken = self._connection.recv_into(buffer, min(len(buffer), self.allowed))
-        self.allowed -= taken
-        return taken
-
-
-class Server(ThreadingHTTPServer):
+class Server(GuardedServer):
     """Answers requests in threads; scores come from `score`, which may be called from any of them.
 
     beside: the columns of exposures and offsets that rows have. metrics_token: one that opens /metrics and no score.
     public: whether other machines may reach it. seconds: in which a request must have come. most: open connections.
     """
-
-    daemon_threads = True
-    request_queue_size = OPEN  # callers that may wait to be let in
 
     def __init__(
         self,
@@ -140,50 +108,28 @@ class Server(ThreadingHTTPServer):
         beside: Mapping[str, str] = _NOTHING,
         metrics_token: str | None = None,
         public: bool = False,
-        seconds: float = _SECONDS,
+        seconds: float = SECONDS,
         most: int = OPEN,
     ) -> None:
         self.token, self.prepared, self.beside = token, prepared, beside
         self.metrics_token, self.meter = metrics_token, ServingMeter()
         self.score = score  # None while the partners are not there
         self.turns = threading.BoundedSemaphore(AT_ONCE)
-        self.seconds, self._most = seconds, most
-        self._open: dict[socket.socket, bool] = {}  # whether its request is still to come; the oldest first
-        self._guard = threading.Lock()
         check_address(address, public=public)
         try:
-            super().__init__(_host_and_port(address), _Handler)
+            super().__init__(_host_and_port(address), _Handler, seconds=seconds, most=most)
         except (OSError, ValueError) as error:
             raise _unfit(address, error) from None
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection; if all places are taken, it gets that of the one that has been sending for longest."""
-        with self._guard:
-            if len(self._open) >= self._most:
-                oldest = next((line for line, sending in self._open.items() if sending), request)
-                self._open.pop(oldest, None)
-                with contextlib.suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread sees the end, and closes it
-            if len(self._open) < self._most:
-                self._open[request] = True
-        super().process_request(request, client_address)
+    def joined(self, score: Score, partners: int, version: str, trained: float) -> None:
+        """Answer by `score` from now on, as the partners are there."""
+        self.meter.joined(partners, version, trained)
+        self.score = score
 
-    def has_come(self, connection: socket.socket) -> None:
-        """Keep the connection's place: its whole request is here, and ours to answer."""
-        with self._guard:
-            if connection in self._open:
-                self._open[connection] = False
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection, and free its place."""
-        with self._guard:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log the traceback of an error, unless it only says that a caller is gone."""
-        if not isinstance(sys.exception(), OSError):
-            LOG.exception("a request could not be answered")
+    def left(self) -> None:
+        """Answer that the partners are not there."""
+        self.score = None
+        self.meter.left()
 
 
 _WAITING = "the partners are not there"
@@ -191,19 +137,16 @@ _PLACES = "there is /score, /health, /metrics and /openapi.json"
 _NO_TOKEN = "a request needs the header Authorization: Bearer TOKEN"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(GuardedHandler):
     server: Server
-    server_version, sys_version = f"colonnade/{__version__}", ""
+
+    _reason: str | None = None  # why there are no scores, where the status does not tell
+    _began = 0.0
 
     def setup(self) -> None:
-        """Read from a line that has one deadline for the whole request."""
+        """Begin to measure, for a request of which not even the first line comes."""
         super().setup()
-        self.rfile.close()
-        self._line = _Line(self.connection, self.server.seconds)
-        self.rfile = io.BufferedReader(self._line)
-        self._began, self._reason = time.perf_counter(), None
-
-    _reason: str | None  # why there are no scores, where the status does not tell
+        self._began = time.perf_counter()
 
     def parse_request(self) -> bool:
         """Begin to measure where a request's first line has come."""
@@ -215,11 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
         shown = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
         return any(hmac.compare_digest(shown, one.encode()) for one in tokens if one is not None)
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """Answer; but for /metrics everybody, as nothing else here says anything about the model or its use."""
         if self.path == "/metrics":
             if self._shows(self.server.token, self.server.metrics_token):
-                self._send(200, self.server.meter.text().encode(), CONTENT_TYPE)
+                self._counted(200, CONTENT_TYPE, self.server.meter.text().encode())
             else:
                 self._answer(401, {"error": _NO_TOKEN})
         elif self.path == "/openapi.json":
@@ -235,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer what the library itself refuses in JSON too, as everything else."""
         self._answer(code, {"error": message or "the request is wrong"})
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         """Answer with scores, or refuse; what can be refused is refused before the body is read."""
         if self.path != "/score":
             self._refuse(404, _PLACES)
@@ -301,17 +244,9 @@ class _Handler(BaseHTTPRequestHandler):
                 left -= taken
 
     def _answer(self, status: int, value: Any) -> None:
-        self._send(status, json.dumps(value).encode(), "application/json")
+        self._counted(status, "application/json", json.dumps(value).encode())
 
-    def _send(self, status: int, body: bytes, kind: str) -> None:
+    def _counted(self, status: int, kind: str, body: bytes) -> None:
         path, seconds = getattr(self, "path", ""), time.perf_counter() - self._began
         self.server.meter.answered(path, status, seconds, self._reason)
-        self.connection.settimeout(self.server.seconds)  # the answer has a time of its own
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing, as a request names people."""
+        self.put(status, kind, body)

@@ -24,6 +24,7 @@ from colonnade.service.new_values import new_values
 from colonnade.service.table_source import sources
 from colonnade.tables.table import Table
 from colonnade.versions.drift import FEWEST, check_drift, drift_of, notes
+from colonnade.versions.drift_file import write_drift
 from colonnade.versions.identity import id_in, short
 from colonnade.versions.profile import read_profiles
 from colonnade.versions.shelf import UNNAMED, Shelf
@@ -55,11 +56,11 @@ def use(
         raise VersionMismatch(mixed(part.training, party.name, error.peer, error.there)) from None
 
 
-def judge(party: PartyFile, part: ModelPart, table: Table, tell: Callable[[str], None]) -> None:
+def judge(party: PartyFile, part: ModelPart, table: Table, tell: Callable[[str], None], *, keep: bool = True) -> None:
     """Say what in these rows does not fit the training, and refuse them where the party's policy does.
 
     Values that training never saw are told of any row; else a few rows are not judged, which differ from the training
-    by chance.
+    by chance. How far the rows have moved is kept beside the version, unless they are those of a single request.
     """
     for sentence in new_values(part.prepared, table) if table.rows else []:
         tell(f"note: {sentence}")
@@ -67,6 +68,8 @@ def judge(party: PartyFile, part: ModelPart, table: Table, tell: Callable[[str],
     if profiles is None:
         return
     found = drift_of(profiles, table, part.prepared)
+    if keep:
+        write_drift(part.folder, found, table.rows)
     for line in notes(found, levels=False):  # those are said above, with what becomes of them
         tell(f"note: {line}")
     check_drift(party.name, found, party.policy.max_drift, party.policy.max_missing)

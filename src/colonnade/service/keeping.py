@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
 import math
@@ -19,7 +20,7 @@ from colonnade.inference.category_tests import CategoryTest
 from colonnade.inference.statistics import Coefficient, Fit, own_table, own_tests, warn_far
 from colonnade.inspection.recorded import Recorder
 from colonnade.jobs import model_file, people
-from colonnade.jobs.checkpoints import Checkpoints
+from colonnade.jobs.checkpoints import MANY_ROWS, Checkpoints
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Trained
 from colonnade.jobs.party_file import PartyFile
@@ -73,6 +74,8 @@ def keep_version(
         model_file.save_validation(folder, whole, validated)
     held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained, source.learned)
+    if source.rows >= MANY_ROWS:
+        gc.collect()  # the columns of the run, whose parts knew each other: they go before all are read once more
     if (profiles := profiles_of(source.table.take(source.trained_on), source.learned)) is not None:
         write_profiles(folder, profiles)
     limited = recorder is not None and recorder.view is not None and party.policy.max_advantage is not None
@@ -123,9 +126,10 @@ def _forget(party: PartyFile) -> None:
 def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     """Return where the party keeps its rows, by job and ids, and its state, by columns and labels besides."""
     mine = RunTerms.of(job.parties, job.agreed).digest + source.digest()
+    apart = MANY_ROWS if party.data["memory"] is None else 0  # where memory is short, nothing is too small for the disk
 
     def state(trained_on: bytes) -> Checkpoints:
-        return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
+        return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every, apart)
 
     def fit(trained_on: bytes, number: int) -> Checkpoints:
         return Checkpoints(party.checkpoints / "fits" / str(number), mine + trained_on)
@@ -133,6 +137,11 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     return Keepers(
         Checkpoints(party.checkpoints / "rows", mine), state, Checkpoints(party.checkpoints / "training", mine), fit
     )
+
+
+def tags_folder(job: Job, party: PartyFile) -> Path | None:
+    """Return where the party keeps what makes the next alignment cheap, if the job says that it does."""
+    return party.folder / "alignment" if job.served else None
 
 
 def _save_statistics(folder: Path, job: Job, trained: Trained, learned: LearnedPreparation) -> None:

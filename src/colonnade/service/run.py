@@ -40,7 +40,7 @@ from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.binned import check_card, save_bins
 from colonnade.service.calibrating import calibrated
-from colonnade.service.keeping import keep_version, kept_by, kept_record
+from colonnade.service.keeping import keep_version, kept_by, kept_record, tags_folder
 from colonnade.service.start import Start, same_start, starting
 from colonnade.service.table_source import TableSource, column_names, sources
 from colonnade.service.training import take_part
@@ -176,8 +176,8 @@ def _run(
         events.traffic = net.traffic
         net = recorder.around(net)
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
-        most = party.policy.partner_ids(source.rows)
-        find = partial(align_rows, max_partner_ids=most, how=job.joining, method=job.method)
+        most, keep = party.policy.partner_ids(source.rows), tags_folder(job, party)
+        find = partial(align_rows, max_partner_ids=most, how=job.joining, method=job.method, keep=keep)
         trained = await take_part(net, job, source, find, check, kept, own, budget, party.engine)
         told = trained.held_out > 0 and party.name not in job.holders
         # Where nothing was charged, the first use of the model is; what trees tell has limits of its own.

@@ -11,6 +11,7 @@ party does not know and one about whom it does not answer (see `people`) are the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.streams.streamed_columns import opened
 from colonnade.sums import SecureSum, open_sum
+from colonnade.workers.engine import Engine
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.int64]
@@ -53,11 +55,6 @@ def scoring_leaks(setting: Setting) -> tuple[Leak, ...]:
         Leak(ASKED, OF_PEOPLE, setting.holders, setting.parties, ("scoring",), words),
         Leak(ASKED, OF_PEOPLE, setting.parties, setting.holders, ("scoring",), known),
     )
-
-
-def columns_of(X: Any) -> Columns:
-    """Return an array or a CSR matrix in the form that the blocks take."""
-    return opened(columns_to_value(X))
 
 
 class Directory:
@@ -91,8 +88,36 @@ Lookup = Callable[[list[str]], tuple[Any, npt.NDArray[np.bool_]]]  # ids -> (row
 Ask = Callable[[int], Refusal | None]  # how many people are asked about -> why they are not answered about
 
 
+Hold = Callable[[Any], AbstractContextManager[Columns]]  # rows -> columns, for as long as they are asked about
+
+
+def columns_of(X: Any) -> Columns:
+    """Return an array or a CSR matrix in the form that the blocks take."""
+    return opened(columns_to_value(X))
+
+
+@contextmanager
+def here(X: Any) -> Iterator[Columns]:
+    """Hold rows in this process."""
+    yield columns_of(X)
+
+
+def held_by(engine: Engine | None, scorer: Scorer) -> Hold:
+    """Say where rows are scored: with an engine's workers, where a score costs much more than handing a row over."""
+    if engine is None or not scorer.spreads:
+        return here
+    engine.start()  # which may take longer than partners wait for an answer
+    return engine.lent
+
+
 async def serve(
-    net: Net, terms: ScoringTerms, scorer: Scorer, lookup: Lookup, ask: Ask = lambda _: None, rounds: int | None = None
+    net: Net,
+    terms: ScoringTerms,
+    scorer: Scorer,
+    lookup: Lookup,
+    ask: Ask = lambda _: None,
+    rounds: int | None = None,
+    hold: Hold = here,
 ) -> int:
     """Answer until the asker is done, or for so many rounds; returns how many people were asked about."""
     secure, count = await open_sum(terms.sum, net, terms.topology), 0
@@ -110,7 +135,7 @@ async def serve(
             count += len(ids)
         else:  # the sum takes place all the same, as others take part in it, and nobody learns anything from it
             X, known = None, np.zeros(len(ids), dtype=bool)
-        ready = _ready(secure, scorer, X, known)
+        ready = _ready(secure, scorer, X, known, hold)
         await net.send(terms.asker, "scoring", np.packbits(known) if refusal is None else refusal)
         await scorer.scores(secure, ready, terms.asker)
         net.report(("served", count))
@@ -125,21 +150,24 @@ def _ids(asked: Any, asker: str, most: int) -> list[str]:
     return unpack(asked[1], asked[2], asker, "scoring", most)
 
 
-def _ready(secure: SecureSum, scorer: Scorer, X: Any, known: npt.NDArray[np.bool_]) -> Any:
+def _ready(secure: SecureSum, scorer: Scorer, X: Any, known: npt.NDArray[np.bool_], hold: Hold) -> Any:
     rows = np.arange(int(known.sum()))
-    return scorer.ready(secure, None if X is None else columns_of(X), rows, known)
+    if X is None:
+        return scorer.ready(secure, None, rows, known)
+    with hold(X) as columns:
+        return scorer.ready(secure, columns, rows, known)
 
 
 class Asker:
     """The label holder's side of scoring."""
 
-    def __init__(self, net: Net, terms: ScoringTerms, secure: SecureSum, scorer: Scorer) -> None:
-        self._net, self._terms, self._secure, self._scorer = net, terms, secure, scorer
+    def __init__(self, net: Net, terms: ScoringTerms, secure: SecureSum, scorer: Scorer, hold: Hold = here) -> None:
+        self._net, self._terms, self._secure, self._scorer, self._hold = net, terms, secure, scorer, hold
 
     @classmethod
-    async def open(cls, net: Net, terms: ScoringTerms, scorer: Scorer) -> Asker:
+    async def open(cls, net: Net, terms: ScoringTerms, scorer: Scorer, hold: Hold = here) -> Asker:
         """Agree on keys with the others, and return the asker."""
-        return cls(net, terms, await open_sum(terms.sum, net, terms.topology), scorer)
+        return cls(net, terms, await open_sum(terms.sum, net, terms.topology), scorer, hold)
 
     async def scores(self, ids: list[str], X: Any, here: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
         """Return (scores, known) of people by id. X: the rows of those who are known here.
@@ -152,7 +180,7 @@ class Asker:
         for part in _pieces(len(places), self._scorer.most):
             all_known = np.ones(part.stop - part.start, dtype=bool)
             # What can't be scored is refused here, before anybody is asked: the line stays up.
-            ready = _ready(self._secure, self._scorer, X[part], all_known)
+            ready = _ready(self._secure, self._scorer, X[part], all_known, self._hold)
             some = places[part]
             total, everywhere = await self._some([ids[place] for place in some], ready)
             totals[some[everywhere]], known[some] = total[everywhere], everywhere

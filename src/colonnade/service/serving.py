@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Set
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +17,8 @@ import numpy.typing as npt
 from colonnade.data import labels
 from colonnade.data.ids import canonical
 from colonnade.defences.scores import Answers
-from colonnade.errors import DataError, OptionError, PartySilent, RunFailed, VersionMismatch
+from colonnade.errors import ColonnadeError, DataError, OptionError, PartySilent, RunFailed, VersionMismatch
+from colonnade.events.daily import HTTP, DailyCounts
 from colonnade.families import family
 from colonnade.families.scoring import SummedScorer
 from colonnade.jobs import model_file, people
@@ -28,7 +30,7 @@ from colonnade.objective import losses
 from colonnade.objective.calibration import decided_by
 from colonnade.runtimes.net import Net
 from colonnade.service.in_use import judge, loaded, scorer_of, use
-from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
+from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, held_by, serve
 from colonnade.streams.loading import load
 from colonnade.streams.preparing import Storage, prepared
 from colonnade.tables.table import Table
@@ -70,12 +72,15 @@ def predict(
     judge(party, part, table.take(here), tell)
 
     async def program(net: Net) -> Scores:
-        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
+        scorer = scorer_of(part, party, job)
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        asker = await Asker.open(net, _terms(job, party.name), scorer, hold)
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
         return Scores(ids, known, outputs(job, part, with_offsets(totals, table.added), party.answers))
 
-    scores: Scores = use(job, party, part, party.name, program, lambda: ())
+    with party.engine or nullcontext():
+        scores: Scores = use(job, party, part, party.name, program, lambda: ())
     return scores
 
 
@@ -103,7 +108,12 @@ def serve_once(
     version: the beginning of the id of the version to answer with, if it is not the promoted one.
     """
     part, served = loaded(party, version)
-    gate = people.Gate.of(party, asker, served, tell)
+    gate, counts = people.Gate.of(party, asker, served, tell), DailyCounts(party.folder)
+
+    def ask(count: int) -> people.Refusal | None:
+        refusal = gate(count)
+        counts.add(asker, count, refused=refusal is not None)
+        return refusal
 
     def read() -> tuple[Any, ...]:
         table, directory = _directory(party, part, served, tell)
@@ -119,9 +129,15 @@ def serve_once(
 
     async def program(net: Net, lookup: Any) -> int:
         terms, rounds = _terms(job, asker), party.policy.max_rounds
-        return await serve(net, terms, scorer_of(part, party, job), lookup, gate, rounds)
+        scorer = scorer_of(part, party, job)
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        return await serve(net, terms, scorer, lookup, ask, rounds, hold)
 
-    return int(use(job, party, part, asker, program, read))
+    try:
+        with party.engine or nullcontext():
+            return int(use(job, party, part, asker, program, read))
+    finally:
+        counts.write()
 
 
 def serve_http(
@@ -178,19 +194,22 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
     """Join the partners, and let the server answer for as long as the line to them is up."""
     part, served = loaded(party, version)
     server.prepared = part.prepared
+    counts = DailyCounts(party.folder)
 
     def read() -> tuple[Any, ...]:
         return _directory(party, part, served, tell)
 
     async def program(net: Net, table: Any, directory: Any) -> None:
         rows_of = await net.in_thread(_rows_of, party, part, table)
-        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
+        scorer = scorer_of(part, party, job)
+        hold = await net.in_thread(held_by, party.engine, scorer)
+        asker = await Asker.open(net, _terms(job, party.name), scorer, hold)
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
             if rows is not None:  # features of people, who bring their exposures
                 here = _among(ids, served)
-                judge(party, part, rows.take(here), tell)
+                judge(party, part, rows.take(here), tell, keep=False)
                 return part.prepared.apply(rows.take(here)) if here.any() else None, here, rows.added
             places, known = directory.find(ids)
             added = None if table.added is None else np.zeros(len(ids))
@@ -224,16 +243,32 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
             return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added), party.answers)))
 
         net.spawn(watch())
-        server.meter.joined(len(net.names) - 1, short(part.training), _trained_at(part))
-        server.score = score
+        about = (len(net.names) - 1, short(part.training), _trained_at(part))
+        server.joined(_counted(score, counts), *about)
         tell(f"the partners are there, version {short(part.training)}")
         try:
             await ended
         finally:
-            server.score = None
-            server.meter.left()
+            server.left()
+            counts.write()
 
-    use(job, party, part, party.name, program, read)
+    with party.engine or nullcontext():
+        use(job, party, part, party.name, program, read)
+
+
+def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
+    """Return what answers requests, and counts them."""
+
+    def counting(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
+        try:
+            found = score(ids, rows)
+        except ColonnadeError:
+            counts.add(HTTP, len(ids), refused=True)
+            raise
+        counts.add(HTTP, len(ids))
+        return found
+
+    return counting
 
 
 def _trained_at(part: ModelPart) -> float:

@@ -33,7 +33,7 @@ from colonnade.families.training import TrainingPart, rows_of, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared, Trained, digest_of
-from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, REPEATS, SIZES, Leak, Setting, nothing
+from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, REPEATS, SIZES, UNCHANGED, Leak, Setting, nothing
 from colonnade.objective import losses
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net
@@ -114,6 +114,9 @@ def start_leaks(setting: Setting) -> tuple[Leak, ...]:
             words = "{who} will learn how many rows each of the people in common has in your data"
             others = tuple(name for name in everybody if name != setting.leader)
             found.append(Leak(REPEATS, OF_PEOPLE, (setting.leader,), others, (step,), words))
+        if setting.served:
+            words = "{who} will learn in every run whether your people are the same as before, if they have fewer"
+            found.append(Leak(UNCHANGED, OF_PEOPLE, everybody, everybody, (step,), words))
     several = len(holders) > 1
     if setting.model == "transfer":  # whose target predicts by itself
         words = "{who} will learn what your classes are called, with which they predict"

@@ -31,7 +31,9 @@ class UnfitRow(ValueError):
 
 
 def _known(x: Floats) -> Floats:
-    return x[~np.isnan(x)]
+    """Return the values that are there; the column itself, where all are."""
+    missing = np.isnan(x)
+    return x[~missing] if missing.any() else x
 
 
 @dataclass(frozen=True)

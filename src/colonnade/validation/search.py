@@ -10,6 +10,7 @@ import numpy as np
 
 from colonnade.data.party import Party
 from colonnade.estimators.base import Estimator
+from colonnade.notebooks.cells import TextCell
 from colonnade.runtimes.net import Outcome, Runtime
 from colonnade.validation.program import Validated
 from colonnade.validation.request import Named, ValidationRequest, candidates_of
@@ -71,7 +72,7 @@ def cross_validate(
     return result
 
 
-class SearchResult:
+class SearchResult(TextCell):
     """What a search has found, under the names that scikit-learn's `GridSearchCV` has.
 
     Attributes

@@ -78,7 +78,8 @@ class Strand:
 
     async def fetch(self, frm: str, tag: str) -> Any:
         """Receive what the same strand of another party passed on."""
-        return await self._net.fetch(frm, self.named(tag))
+        tag = self.named(tag)
+        return await self._net.fetch(frm, tag)
 
     def heard(self, frm: str, tag: str, value: Any) -> Any:
         """Say what was told in this strand by way of others."""

@@ -12,14 +12,18 @@ Nobody else learns of it: messages and bits are those of a run without an engine
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
+from colonnade.blocks.columns import columns_to_value
 from colonnade.errors import OptionError
 from colonnade.settings.settings import Key, Section
 from colonnade.workers.executor import Executor
 from colonnade.workers.process_executor import ProcessExecutor
-from colonnade.workers.ray_executor import RayExecutor
+from colonnade.workers.ray_executor import NO_RAY, RayExecutor, reach
 from colonnade.workers.sharded_columns import ShardedColumns, measured
 
 PROCESSES, RAY = "processes", "ray"
@@ -85,6 +89,21 @@ class Engine:
         self._check_room(value)
         return ShardedColumns.place(self.executor, value)
 
+    @contextmanager
+    def lent(self, X: Any) -> Iterator[ShardedColumns]:
+        """Hand some rows to the workers for as long as they are scored, each of whom gets equally many."""
+        value = columns_to_value(X)
+        rows, _, _ = measured(value)
+        found = ShardedColumns.place(self.executor, value, max(1, -(-rows // self.workers)))
+        try:
+            yield found
+        finally:
+            found.forget()
+
+    def start(self) -> None:
+        """Start the workers, where they are not yet."""
+        _ = self.executor
+
     @property
     def executor(self) -> Executor:
         """The workers, started where they are not yet."""
@@ -111,7 +130,19 @@ class Engine:
                 f"in [engine] at least"
             )
 
+    def ready(self) -> str:
+        """Say where workers will be; refuse what is not there, before anything is started."""
+        if self.kind == PROCESSES:
+            return f"{self.workers} processes of this machine hold the rows in training"
+        if find_spec("ray") is None:
+            raise OptionError(NO_RAY)
+        if self.address is None:
+            return f"Ray is started on this machine, with {self.workers} workers that hold the rows in training"
+        reach(self.address)
+        return f"{self.workers} workers of Ray at {self.address} hold the rows in training"
+
     def __enter__(self) -> Engine:
+        self.ready()
         return self
 
     def __exit__(self, *_: object) -> None:

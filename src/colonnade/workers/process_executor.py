@@ -10,18 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 from colonnade.errors import RunFailed
-from colonnade.runtimes.launch import inherited
 from colonnade.workers.executor import MOST_DEATHS
 from colonnade.workers.shards import Answer
 from colonnade.workers.shared_memory import Laid, SharedLine
+from colonnade.workers.told import told
 
 _MAIN = "import sys; sys.path = [p for p in sys.path if p]; from colonnade.workers.worker_process import main; main()"
-# What a worker is told of the environment: where Python, its modules and compiled kernels are; how many threads.
-_TOLD = (
-    "PATH", "HOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME",
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_CACHE_DIR", "COLONNADE_KERNELS", "COLONNADE_THREADS",
-    "LD_LIBRARY_PATH",
-)  # fmt: skip
 
 
 class ProcessExecutor:
@@ -54,6 +48,7 @@ class ProcessExecutor:
 
     def keep(self, name: str, things: Sequence[Any]) -> None:
         """See `Executor`."""
+        self._forget(name)
         self._kept[name] = []
         for worker in range(self.workers):
             laid = Laid(things[worker])
@@ -65,8 +60,7 @@ class ProcessExecutor:
 
     def drop(self, name: str) -> None:
         """See `Executor`."""
-        for laid in self._kept.pop(name, ()):
-            laid.room.forget()
+        self._forget(name)
         for worker in range(self.workers):
             try:
                 self._lines[worker].send(("drop", name))
@@ -109,6 +103,10 @@ class ProcessExecutor:
             laid.room.forget()
         self._lines, self._processes, self._kept = [], [], {}
 
+    def _forget(self, name: str) -> None:
+        for laid in self._kept.pop(name, ()):
+            laid.room.forget()
+
     def _started(self) -> tuple[subprocess.Popen[bytes], SharedLine]:
         mine, theirs = socket.socketpair()
         with theirs:
@@ -116,7 +114,7 @@ class ProcessExecutor:
                 [sys.executable, "-c", _MAIN, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env={"COLONNADE_THREADS": "1", **{key: value for key, value in inherited().items() if key in _TOLD}},
+                env=told(),
                 start_new_session=True,
             )
         mine.settimeout(self._deadline)

@@ -23,15 +23,16 @@ def read_engine(given: Settings | None, job: Any) -> Engine | None:
 
 def _refused(job: Any) -> str | None:
     """Return why this job's training can't run on an engine, None where it can."""
-    if job.protection == SEALED or job.sum == ENCRYPTED:
+    trees = job.family in ("trees", "sealed-trees")  # whose derivatives are in the clear where they are grown
+    if (job.protection == SEALED and not trees) or job.sum == ENCRYPTED:
         return (
             "the job trains on ciphertexts or shares, with which every number of the table is multiplied where the "
             "keys are, and workers get no keys; remove [engine]"
         )
-    if job.family not in ("linear", "kernel"):
+    if job.family not in ("linear", "kernel") and not trees:
         return (
-            "an engine is for linear models by BlockNewton and for kernels, and the job's model is trained on cells or "
-            "batches that lie where the program runs; remove [engine]"
+            "an engine is for linear models by BlockNewton, for kernels and for boosted trees, and the job's model is "
+            "trained on batches that lie where the program runs; remove [engine]"
         )
     if job.family == "linear" and not job.algorithm.second_order:
         return NO_BATCHES

@@ -87,6 +87,17 @@ class RowSpread:
         step = self.stripe
         return [slice(at, min(at + step, self.rows)) for at in range(worker * step, self.rows, self.workers * step)]
 
+    def owned(self, worker: int) -> Rows:
+        """The numbers of a worker's rows, in its order."""
+        return np.concatenate(
+            [np.empty(0, np.int64), *(np.arange(one.start, one.stop) for one in self.stripes(worker))]
+        )
+
+    def shares(self, rows: Rows) -> list[Rows]:
+        """Each worker's part of a list of rows, as places in its shard."""
+        owner, local = rows // self.stripe % self.workers, self._local(rows)
+        return [local[owner == worker] for worker in range(self.workers)]
+
     def block_of(self, worker: int, local: Rows) -> Rows:
         """The numbers of blocks in the whole table, of blocks in a worker's shard."""
         long = self.stripe // self.block

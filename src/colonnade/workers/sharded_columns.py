@@ -18,12 +18,13 @@ import numpy.typing as npt
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value
 from colonnade.blocks.row_blocks import ascending, block_rows, in_order, sum_ends
-from colonnade.blocks.second_order import Judge, Judgement, look
+from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.blocks.weights import DenseTerms
 from colonnade.errors import OptionError
 from colonnade.kernels import columns as kernels
 from colonnade.workers.executor import Executor
 from colonnade.workers.row_spread import Cut, RowSpread, is_long
+from colonnade.workers.sharded_cells import ShardedCells, ShardedValues
 from colonnade.workers.shards import Answer
 
 # Bytes of partial sums that are asked for at a time.
@@ -71,15 +72,19 @@ class ShardedColumns:
     def __init__(self, executor: Executor, spread: RowSpread, table: str, width: int, numbers: int | None) -> None:
         self.shape: tuple[int, int] = (spread.rows, width)
         self._executor, self._spread, self._table = executor, spread, table
+        self.block = spread.block
         self._numbers = numbers  # that are stored, of a sparse table; None of a dense one
         self._known = KnownRows(executor, spread, table)
 
     @classmethod
-    def place(cls, executor: Executor, value: Any) -> ShardedColumns:
-        """Hand columns, in the form that the wire carries, to workers."""
+    def place(cls, executor: Executor, value: Any, block: int | None = None) -> ShardedColumns:
+        """Hand columns, in the form that the wire carries, to workers.
+
+        block: rows that stay together, where nobody asks for sums; without it, those of a block of their sums.
+        """
         rows, width, numbers = measured(value)
         stored = rows * width if numbers is None else numbers
-        spread = RowSpread(rows, block_rows(width, stored / max(1, rows)), executor.workers)
+        spread = RowSpread(rows, block or block_rows(width, stored / max(1, rows)), executor.workers)
         table = f"table {next(_NUMBERS)}"
         executor.keep(table, _Shards(value, spread))
         return cls(executor, spread, table, width, numbers)
@@ -126,8 +131,8 @@ class ShardedColumns:
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
         if self._apart(rows):
-            for some, here in self._brought(rows):
-                here.backward(np.arange(here.shape[0]), np.ascontiguousarray(signal[some]), factor, G)
+            for some, here, into in self._brought(rows, G):
+                here.backward(np.arange(here.shape[0]), np.ascontiguousarray(signal[some]), factor, into[0])
             return
         for (part,) in self._sums("backward", rows, (signal,), (factor,), G.nbytes):
             G += part
@@ -135,8 +140,8 @@ class ShardedColumns:
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
         if self._apart(rows):
-            for some, here in self._brought(rows):
-                here.gram(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), G)
+            for some, here, into in self._brought(rows, G):
+                here.gram(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), into[0])
             return
         for (part,) in self._sums("gram", rows, (weight,), (len(G),), G.nbytes):
             G += part
@@ -144,8 +149,8 @@ class ShardedColumns:
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
         if self._apart(rows):
-            for some, here in self._brought(rows):
-                here.squares(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), out)
+            for some, here, into in self._brought(rows, out):
+                here.squares(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), into[0])
             return
         for (part,) in self._sums("squares", rows, (weight,), (len(out),), out.nbytes):
             out += part
@@ -164,9 +169,10 @@ class ShardedColumns:
             return
         whole = [np.concatenate(arrays) for arrays in zip(*said, strict=True)]
         if self._apart(rows):
-            for some, here in self._brought(rows):
-                mine = Judgement(*(array[some] for array in whole))
-                look(here, np.arange(here.shape[0]), W, lambda *_, mine=mine: mine, gradient, matrix, fresh)
+            for some, here, into in self._brought(rows, gradient, matrix):
+                mine = Judgement(*(np.ascontiguousarray(array[some]) for array in whole))
+                places, nothing = np.arange(here.shape[0]), np.zeros_like(W)
+                here.look(places, nothing, lambda *_, mine=mine: mine, into[0], into[1], fresh)
             return
         for first, second in self._sums("look", rows, tuple(whole), (len(gradient), fresh), matrix[fresh:].nbytes):
             gradient += first
@@ -218,11 +224,18 @@ class ShardedColumns:
             if end > at:
                 yield slice(at, end)
 
-    def _brought(self, rows: Rows) -> Iterator[tuple[slice, Columns]]:
-        """Rows in an order of their own, block by block: their sums are made here."""
+    def _brought(self, rows: Rows, *sums: FloatArray) -> Iterator[tuple[slice, Columns, list[FloatArray]]]:
+        """Rows in an order of their own, block by block: their sums are made here, and added as in memory.
+
+        Comes with arrays to which a block's sums are added: those that are given, or others if there are more blocks.
+        """
         for at in range(0, len(rows), self._spread.block):
             some = slice(at, min(at + self._spread.block, len(rows)))
-            yield some, self.fetched(rows[some])
+            whole = some == slice(0, len(rows))
+            into = list(sums) if whole else [np.zeros_like(one) for one in sums]
+            yield some, self.fetched(rows[some]), into
+            for one, part in zip(sums, into, strict=True) if not whole else ():
+                np.add(one, part, out=one)
 
     # -- of the columns -------------------------------------------------------------------------------------------
 
@@ -273,6 +286,26 @@ class ShardedColumns:
             if answer is not None:
                 yield worker, answer
 
+    # -- for trees ------------------------------------------------------------------------------------------------
+
+    def spread_values(self) -> ShardedValues:
+        """The values, for whoever cuts them into cells."""
+        return ShardedValues(self)
+
+    def spread_cells(self) -> ShardedCells:
+        """Where a tree's cells can be, row by row."""
+        return ShardedCells(self._executor)
+
+    def asked(self, question: str, *given: Any) -> Iterator[tuple[Any, Answer]]:
+        """Where each worker's rows are in the table, and what it answers about all of them."""
+        cut = self._known.cut(np.arange(self.shape[0]))
+        for worker, answer in self._ask(question, cut, lambda _: given):
+            yield cut.places[worker], answer
+
+    def forget(self) -> None:
+        """Let the workers forget these columns: nobody asks about them any more."""
+        self._executor.drop(self._table)
+
     # -- steps on batches -----------------------------------------------------------------------------------------
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
@@ -314,9 +347,7 @@ class _Shards(Sequence[Any]):
     def __getitem__(self, worker: Any) -> Any:
         if not 0 <= worker < len(self):
             raise IndexError(worker)
-        stripes = self._spread.stripes(worker)
-        rows = np.concatenate([np.empty(0, np.int64), *(np.arange(one.start, one.stop) for one in stripes)])
-        return ("table", self._spread.block, rows_of_value(self._value, rows))
+        return ("table", self._spread.block, rows_of_value(self._value, self._spread.owned(worker)))
 
 
 def measured(value: Any) -> tuple[int, int, int | None]:

@@ -16,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.bins import Bins
 from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value, value_of, with_ones
+from colonnade.blocks.cuts import DenseValues, SparseValues
 from colonnade.blocks.row_blocks import block_ends
 from colonnade.blocks.second_order import Judgement
+from colonnade.boosting.row_cells import RowCells
 
 Answer: TypeAlias = tuple[npt.NDArray[Any], ...]
 # Rows of a question: None is all, a pair is from and to, a text is the name of a list that is kept, else a list.
@@ -61,7 +64,8 @@ class ShardHolder:
         ----------
         name : by which it is asked about.
         what : ("table", a block's rows, columns as a wire value), ("rows", places), or what is made of another table:
-            ("only", its name, which columns), ("ones", its name).
+            ("only", its name, which columns), ("ones", its name); or a tree's ("cells", what `RowCells` takes), and
+            what changes them: ("feature", their name, which, its cells), ("sums", their name, sums of gradients).
         """
         kind, *given = what
         if kind == "table":
@@ -69,6 +73,12 @@ class ShardHolder:
             self._kept[name] = Shard(columns_from_value(value), block)
         elif kind == "rows":
             self._kept[name] = given[0]
+        elif kind == "cells":
+            self._kept[name] = RowCells(*given)
+        elif kind == "feature":
+            self._kept[given[0]].replace(*given[1:])
+        elif kind == "sums":
+            self._kept[given[0]].sums = given[1]
         elif kind == "only":
             of = self._kept[given[0]]
             self._kept[name] = Shard(of.columns.only(given[1]), of.block)
@@ -82,7 +92,9 @@ class ShardHolder:
 
     def answer(self, question: str, table: str, asked: AskedRows, *given: Any) -> Answer:
         """Answer a question about some rows of a table."""
-        shard: Shard = self._kept[table]
+        shard = self._kept[table]
+        if isinstance(shard, RowCells):
+            return (shard.histograms(*given),)
         rows = shard.rows(self._kept[asked] if isinstance(asked, str) else asked)
         return _QUESTIONS[question](shard, rows, *given)
 
@@ -92,9 +104,7 @@ def _forward(shard: Shard, rows: Rows, W: FloatArray) -> Answer:
 
 
 def _project(shard: Shard, rows: Rows, W: FloatArray) -> Answer:
-    ends = block_ends(rows, shard.block)
-    parts = [shard.columns.project(rows[at:end], W) for at, end in pairwise(ends)]
-    return (np.concatenate(parts) if parts else np.empty((0, W.shape[1])),)
+    return (shard.columns.project(rows, W),)
 
 
 def _backward(shard: Shard, rows: Rows, signal: FloatArray, factor: float) -> Answer:
@@ -160,6 +170,28 @@ def _occurring(shard: Shard, _: Rows) -> Answer:
     return (seen,)
 
 
+def _values(shard: Shard) -> DenseValues | SparseValues:
+    value = value_of(shard.columns)
+    return SparseValues(*value) if isinstance(value, tuple) else DenseValues(value)
+
+
+def _survey(shard: Shard, _: Rows) -> Answer:
+    return _values(shard).survey()
+
+
+def _distinct(shard: Shard, _: Rows, column: int) -> Answer:
+    """The distinct values of one column, and how many rows have each."""
+    return next(_values(shard).distinct(None, np.array([column])))[1:]
+
+
+def _counted(shard: Shard, _: Rows, bins: Any) -> Answer:
+    return (Bins.from_arrays(dict(bins)).counted(shard.columns),)
+
+
+def _cells(shard: Shard, _: Rows, bins: Any) -> Answer:
+    return (Bins.from_arrays(dict(bins)).cells(shard.columns),)
+
+
 def _take(shard: Shard, rows: Rows) -> Answer:
     """The rows themselves: an array, or the numbers, columns and starts of CSR."""
     value = rows_of_value(value_of(shard.columns), rows)
@@ -178,4 +210,8 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
     "nonzeros": _nonzeros,
     "occurring": _occurring,
     "take": _take,
+    "survey": _survey,
+    "distinct": _distinct,
+    "counted": _counted,
+    "cells": _cells,
 }

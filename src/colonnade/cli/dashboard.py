@@ -1,0 +1,85 @@
+"""What `colonnade dashboard` does: serve the pages about one party's own folder, to its own people alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from colonnade.cli.terminal import read_files, say
+from colonnade.errors import OptionError
+
+_JOB = "job.toml"
+_MOST_PORT = (1 << 16) - 1
+
+
+def add_dashboard(commands: Any) -> None:
+    """Declare the command and its options."""
+    dashboard = commands.add_parser(
+        "dashboard", help="a local page about this party: runs as they go on, versions, ledger, services"
+    )
+    dashboard.add_argument("job", type=Path, metavar="FOLDER_OR_JOB", help="job.toml, or the folder that it is in")
+    dashboard.add_argument(
+        "--as", dest="party", metavar="PARTY", help="which party this is (the only one whose file is there)"
+    )
+    dashboard.add_argument("--file", type=Path, help="this party's own file (PARTY.toml beside job.toml)")
+    dashboard.add_argument("--port", type=int, default=0, help="where to listen on this machine (any that is free)")
+    dashboard.add_argument("--open", action="store_true", help="open it in this machine's browser")  # fmt: skip
+
+
+def show_dashboard(options: argparse.Namespace) -> int:
+    """Serve until somebody stops it, and return the exit code."""
+    from colonnade.dashboard.party_records import PartyRecords
+    from colonnade.dashboard.server import DashboardServer
+
+    if not 0 <= options.port <= _MOST_PORT:
+        raise OptionError(
+            f"--port must be a port from 1 to {_MOST_PORT}, or 0 for any that is free, got {options.port}"
+        )
+    options.job = _job_in(options.job)
+    options.party = options.party or _only_party(options.job)
+    job, party = read_files(options)
+    records = PartyRecords(job, party)
+    records.check()
+    more = f" --file {options.file}" if options.file else ""
+    links: list[str] = []
+
+    def tell(link: str) -> None:
+        again = "it was opened; for another browser" if links else f"{party.name}: the dashboard is at"
+        links.append(link)
+        say(f"{again}: {link}" if len(links) > 1 else f"{again} {link}")
+
+    server = DashboardServer(records, f"{options.job} --as {party.name}{more}", options.port, tell)
+    say(f"{party.name}: the link opens it in one browser; Ctrl-C closes it")
+    if options.open:
+        import webbrowser
+
+        if not webbrowser.open(links[0]):
+            say(f"{party.name}: no browser was found to open it in; follow the link")
+    try:
+        server.serve_forever()
+    finally:
+        server.server_close()
+    return 0
+
+
+def _job_in(given: Path) -> Path:
+    """Return the job that is meant by itself or by its folder; the party's own folder beside it means it too."""
+    if not given.is_dir():
+        return given
+    for folder in (given, given.absolute().parent):
+        if (folder / _JOB).is_file():
+            return folder / _JOB
+    raise OptionError(f"there is no {_JOB} in {str(given)!r}; give the folder of a job, or the job's file itself")
+
+
+def _only_party(job: Path) -> str:
+    """Return the party whose file alone lies beside the job, as at each party but in a trial on one machine."""
+    from colonnade.jobs.job_file import read_job
+
+    parties = read_job(job).parties
+    found = [name for name in parties if (job.parent / f"{name}.toml").is_file()]
+    if len(found) != 1:
+        there = f"there are files of {', '.join(found)}" if found else f"no party's file is beside {job.name}"
+        raise OptionError(f"which party is this? {there}; give --as, one of {', '.join(parties)}")
+    return found[0]
