@@ -14,7 +14,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower ray kills pythons reproduce dist clean
+.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower integrations ray kills pythons reproduce dist clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -107,6 +107,22 @@ flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and depl
 	@$(BIN)/uv pip install -q --python $(VENV)/flower/bin/python -e '.[compile,flower,demo]' pytest hypothesis 2>/dev/null \
 	  || $(VENV)/flower/bin/pip install -q -e '.[compile,flower,demo]' pytest hypothesis
 	COLONNADE_FLOWER=1 $(VENV)/flower/bin/python -m pytest tests/test_flower.py
+
+# MLflow and onnxruntime bring more packages than all of ours, and Airflow pins its own: they have environments apart.
+WITH_THEM := trackers mlflow_server watched_jobs watching export scheduling
+
+integrations: $(VENV)/.dev  ## MLflow, TensorBoard, ONNX and Airflow themselves against what we write for them
+	@$(PYTHON) -m venv $(VENV)/integrations && $(PYTHON) -m venv $(VENV)/airflow
+	@$(BIN)/uv pip install -q --python $(VENV)/integrations/bin/python -e '.[$(EXTRAS)]' $(THEIRS) 2>/dev/null \
+	  || $(VENV)/integrations/bin/pip install -q -e '.[$(EXTRAS)]' $(THEIRS)
+	@$(BIN)/uv pip install -q --python $(VENV)/airflow/bin/python $(AIRFLOW) 2>/dev/null \
+	  || $(VENV)/airflow/bin/pip install -q $(AIRFLOW) || echo "Airflow can't be installed here"
+	COLONNADE_ALL=1 COLONNADE_AIRFLOW=$(VENV)/airflow/bin/python \
+	  $(VENV)/integrations/bin/python -m pytest $(WITH_THEM:%=tests/test_%.py)
+
+EXTRAS := compile,demo,mlflow,onnx,otel,tensorboard
+THEIRS := mlflow onnxruntime tensorboard prometheus-client pytest hypothesis pandas polars
+AIRFLOW := apache-airflow-core apache-airflow-providers-standard
 
 ray: $(VENV)/.dev  ## workers of an engine on Ray: clusters that start and end, deaths, the same bits with any number of them
 	COLONNADE_RAY=1 $(BIN)/python -m pytest tests/test_ray_executor.py

@@ -6,6 +6,7 @@ import csv
 import re
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ import pytest
 import colonnade as cn
 from colonnade.alignment.protocol import align
 from colonnade.binning.program import TOLD
+from colonnade.cli.export import points_of
 from colonnade.cli.main import main
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, OptionError, PolicyRefused
 from colonnade.jobs import model_file
 from colonnade.jobs.label_counts import LabelCounts
+from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.policy import Policy, PolicyDoor
 from colonnade.jobs.words import leaks_of, what_others_learn
 from colonnade.leaks import BIN_CORRELATIONS, BIN_COUNTS, CELL_COUNTS
@@ -142,6 +145,9 @@ def test_files_that_are_written(tmp_path):
         with (folder / "scorecard.csv").open() as file:
             points = list(csv.DictReader(file))
         assert all(float(row["points"]).is_integer() for row in points)
+        part = ModelPart(name, {}, found[name].state, np.empty(0), found[name].prepared.columns, held[name].learned)
+        exported = points_of(job_, SimpleNamespace(name=name), part).decode()
+        assert exported == (folder / "scorecard.csv").read_bytes().decode()
         assert (points[0]["column"] == "(everybody)") == (name == "bank")
         assert (folder / "iv.csv").exists() == (name == "bank")
     values = (tmp_path / "bank" / "iv.csv").read_text()

@@ -5,18 +5,24 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import re
 import signal
 import socket
 import threading
 import time
 import urllib.error
 import urllib.request
+<<<<<<< HEAD
 from dataclasses import astuple
+=======
+from datetime import datetime
+>>>>>>> integrations
 from http.client import HTTPConnection
 
 import numpy as np
 import pytest
 
+from colonnade import private_files
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, OptionError, PartySilent, PolicyRefused
 from colonnade.events.daily import read_counts
@@ -24,7 +30,11 @@ from colonnade.remote import guarded_server
 from colonnade.service import http
 from colonnade.tables import preparation
 from colonnade.tables.table import Table
+<<<<<<< HEAD
 from colonnade.versions.drift_file import read_drift
+=======
+from colonnade.versions.shelf import Shelf
+>>>>>>> integrations
 from ports import free_ports
 from test_federation import LIMIT, federation, run_all, shelved, start
 
@@ -115,8 +125,10 @@ def test_a_wrong_exposure_is_refused_in_a_sentence(rows, sentence):
 
 
 def test_a_server_knows_which_columns_are_beside(serving):
-    port = serving(lambda ids, table: table.added.tolist(), beside={"exposure": "years"})
-    assert ask(port, body=b'{"rows": [{"id": 1, "years": 1}]}') == (200, {"scores": [0.0]})
+    port = serving(
+        lambda ids, table: [{"known": True, "added": one} for one in table.added.tolist()], beside={"exposure": "years"}
+    )
+    assert ask(port, body=b'{"rows": [{"id": 1, "years": 1}]}') == (200, {"scores": [{"known": True, "added": 0.0}]})
     status, answer = ask(port, body=b'{"rows": [{"id": 1}]}')
     assert (status, "'years', the exposure of each person, is missing" in answer["error"]) == (400, True)
 
@@ -388,7 +400,7 @@ def test_who_has_no_token_hears_nothing(tmp_path):
         assert ask(port, "/health", token="") == (200, {"status": "ok"})
         status, described = ask(port, "/openapi.json", token="")
         assert (status, described["openapi"]) == (200, "3.1.0")
-        assert set(described["paths"]) == {"/score", "/health"}
+        assert set(described["paths"]) == {"/score", "/health", "/metrics"}
         line = HTTPConnection("127.0.0.1", port, timeout=LIMIT)
         line.putrequest("POST", "/score")
         line.putheader("Authorization", "Bearer " + "x" * 20)
@@ -417,6 +429,12 @@ def test_tokens(tmp_path):
         http.Server("8080", token, PREPARED, lambda ids, table: [])
 
 
+def metrics(port, token):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=LIMIT) as response:
+        return response.read().decode()
+
+
 def test_from_the_request_to_the_partners_and_back(tmp_path):
     names = ("bank", "shop")
     folder = federation(tmp_path, names, 'kind = "VFB2"\nestimator = "saga"\nasynchronous = false\nepochs = 3')
@@ -425,6 +443,7 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
     bank = start(folder, "bank", "serve", "--http", f"0.0.0.0:{port}")
     assert "where tokens and scores would travel in the clear" in bank.communicate(timeout=LIMIT)[0]
     assert bank.returncode == 1
+    private_files.write(folder / "bank-files" / "metrics.token", "m" * 20 + "\n")
     shop = start(folder, "shop", "serve")
     bank = start(folder, "bank", "serve", "--http", f"127.0.0.1:{port}")
     try:
@@ -451,11 +470,19 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
         assert known["prediction"] == max(known["probabilities"], key=known["probabilities"].get)
         assert set(known["probabilities"]) == {"good", "bad"}
         assert sum(known["probabilities"].values()) == pytest.approx(1.0)
+        trained = Shelf(folder / "bank-files", "bank").promoted()
+        counted = metrics(port, "m" * 20)
+        assert f'colonnade_model_info{{version="{trained.name}"}} 1' in counted
+        when = datetime.fromisoformat(trained.date).timestamp()
+        assert float(re.search(r"^colonnade_model_trained_timestamp_seconds (\S+)$", counted, re.MULTILINE)[1]) == when
+        assert "colonnade_partners_connected 1" in counted
+        assert ask(port, body=b"{}", token="m" * 20)[0] == 401  # which opens metrics alone
         # a partner that is killed is missed though nobody asks, and welcome when it comes back
         shop.kill()
         shop.communicate()
         wait_for(bank, "waiting for the partners again")
         assert ask(port, "/health", token="")[0] == 503
+        assert "colonnade_partners_connected 0" in metrics(port, token)
         shop = start(folder, "shop", "serve")
         wait_for(bank, "the partners are there")
         assert by_id == ask(port, body=json.dumps({"ids": [cells["id"], "nobody"]}).encode(), token=token)

@@ -10,6 +10,7 @@ from pathlib import Path
 from colonnade import __version__
 from colonnade.cli import organisation
 from colonnade.cli.completion import SHELLS, script
+from colonnade.cli.terminal import complain
 from colonnade.errors import ColonnadeError
 
 
@@ -56,13 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             return organisation.run_command(options)
     except ColonnadeError as error:
-        sys.stderr.write(f"colonnade: {error}\n")  # in one piece: the ranks of an MPI job share a terminal
+        complain(options, str(error))
         return 1
     except OSError as error:
-        sys.stderr.write(f"colonnade: {error.strerror or error}: {error.filename!r}\n")
+        complain(options, f"{error.strerror or error}: {error.filename!r}")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write(f"colonnade: interrupted; {_stopped(options)}\n")
+        complain(options, f"interrupted; {_stopped(options)}")
         return 130
     return 0
 

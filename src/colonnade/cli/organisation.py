@@ -9,11 +9,12 @@ from typing import Any
 from colonnade.cli.audit import add_audit_options
 from colonnade.cli.dashboard import add_dashboard, show_dashboard
 from colonnade.cli.drift import add_data
+from colonnade.cli.export import add_export_options
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
 from colonnade.cli.replay import add_replay_options
 from colonnade.cli.report import add_report_options
-from colonnade.cli.terminal import log, notes, read_files, say
+from colonnade.cli.terminal import JSON, TEXT, log, notes, read_files, say
 from colonnade.cli.training import run
 from colonnade.cli.use import predict_people, serve_people
 
@@ -45,6 +46,8 @@ def add_commands(commands: Any) -> None:
         "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
     )
 
+    _log_option(commands.choices["run"])
+
     plan = commands.add_parser(
         "plan", help="rounds, bytes and time of a run with each algorithm, from short trials with the partners"
     )
@@ -68,23 +71,15 @@ def add_commands(commands: Any) -> None:
     add_report_options(report)
     _version(report)
 
+    _export_command(commands)
+
     predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")
     _job_and_party(predict)
     predict.add_argument("--data", type=Path, help="a file like this party's own, without labels (its own data)")
     predict.add_argument("--out", type=Path, required=True, help="where the scores go: .csv or .parquet")
     _version(predict)
 
-    serve = commands.add_parser(
-        "serve", help="answer a label holder that asks for scores; at one, serve them over HTTP"
-    )
-    _job_and_party(serve)
-    serve.add_argument("--http", metavar="HOST:PORT", help="at a label holder: where to answer POST /score")
-    serve.add_argument(
-        "--public", action="store_true", help="with --http: also at an address that other machines can reach"
-    )
-    serve.add_argument("--asker", help="who may ask (the first label holder)")
-    serve.add_argument("--once", action="store_true", help="end after the first asker is done")
-    _version(serve)
+    _serve_command(commands)
 
     drift = commands.add_parser("drift", help="how far new data have moved away from those of the training")
     _job_and_party(drift)
@@ -103,10 +98,42 @@ def add_commands(commands: Any) -> None:
     add_versions(model)
 
 
+def _export_command(commands: Any) -> None:
+    export = commands.add_parser("export", help="this party's own part of a linear model, for other systems")
+    _job_and_party(export)
+    add_export_options(export)
+    _version(export)
+
+
+def _serve_command(commands: Any) -> None:
+    serve = commands.add_parser(
+        "serve", help="answer a label holder that asks for scores; at one, serve them over HTTP"
+    )
+    _job_and_party(serve)
+    serve.add_argument("--http", metavar="HOST:PORT", help="at a label holder: where to answer POST /score")
+    serve.add_argument(
+        "--public", action="store_true", help="with --http: also at an address that other machines can reach"
+    )
+    serve.add_argument("--asker", help="who may ask (the first label holder)")
+    serve.add_argument("--once", action="store_true", help="end after the first asker is done")
+    _log_option(serve)
+    _version(serve)
+
+
 def _job_and_party(command: argparse.ArgumentParser, *, required: bool = True) -> None:
     command.add_argument("job", type=Path, help="job.toml")
     command.add_argument("--as", dest="party", required=required, metavar="PARTY", help="which party this is")
     command.add_argument("--file", type=Path, help="this party's own file (PARTY.toml beside job.toml)")
+
+
+def _log_option(command: argparse.ArgumentParser) -> None:
+    """Declare the option of how a command logs."""
+    command.add_argument(
+        "--log",
+        choices=(TEXT, JSON),
+        default=TEXT,
+        help="what standard error gets: text, or a line of JSON for each event (%(default)s)",
+    )
 
 
 def _version(command: argparse.ArgumentParser) -> None:
@@ -123,6 +150,7 @@ def run_command(options: argparse.Namespace) -> int:
         "run": run,
         "replay": _replay,
         "report": _report,
+        "export": _export,
         "predict": predict_people,
         "serve": serve_people,
         "ledger": _ledger,
@@ -207,6 +235,12 @@ def _report(options: argparse.Namespace) -> int:
         path, size = write_page(options, job, party)
     say(f"{party.name}: the report is {path}, {size / 1000:,.0f} kB")
     return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from colonnade.cli.export import export_part
+
+    return export_part(options, *read_files(options))
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from colonnade.jobs.party_file import PartyFile
 
 
+TEXT, JSON = "text", "json"  # forms of logs
+
+
 def say(text: str) -> None:
     """Print a line in one piece and at once, as several parties may share a terminal."""
     sys.stdout.write(f"{text}\n")
@@ -50,6 +53,27 @@ def read_files(options: argparse.Namespace) -> tuple[Job, PartyFile]:
     return job, read_party(path, job, options.party)
 
 
+def in_json(options: argparse.Namespace) -> bool:
+    """Return whether a command is to write JSON to standard error."""
+    return getattr(options, "log", TEXT) == JSON
+
+
+def about(options: argparse.Namespace) -> dict[str, str]:
+    """Return what every line of such a log says: the file of the job and the party."""
+    found = {"job": getattr(options, "job", None), "party": getattr(options, "party", None)}
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def complain(options: argparse.Namespace, text: str) -> None:
+    """Write the error that ends a command, in one piece: the ranks of an MPI job share a terminal."""
+    if in_json(options):
+        from colonnade.integrations.json_lines import failed_with
+
+        failed_with(sys.stderr, text, about(options))
+    else:
+        sys.stderr.write(f"colonnade: {text}\n")
+
+
 @contextmanager
 def notes(name: str) -> Iterator[None]:
     """Print warnings as sentences of the party, and not as Python would."""
@@ -59,8 +83,16 @@ def notes(name: str) -> Iterator[None]:
         yield
 
 
-def log() -> None:
-    """Write what the network notes to standard error, and end by SIGTERM as by Ctrl-C."""
-    logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
+def log(options: argparse.Namespace | None = None) -> None:
+    """Write what the network notes to standard error, and end by SIGTERM as by Ctrl-C.
+
+    options: of a command that may be asked for logs as JSON.
+    """
+    if options is not None and in_json(options):
+        from colonnade.integrations.json_lines import begin
+
+        begin(sys.stderr, about(options))
+    else:
+        logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
     # Service managers stop a process with SIGTERM, of which the partners are to hear as of Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     pass
-from colonnade.cli.terminal import log, notes, read_files, say
+from colonnade.cli.terminal import in_json, log, notes, read_files, say
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command, and return its exit code."""
     from colonnade.events.event_file import EventFile
+    from colonnade.integrations.watching import watchers_of
     from colonnade.service.run import run_job
 
     job, party = read_files(options)
-    log()
+    watchers = watchers_of(job, party)
+    log(options)
+    if in_json(options):
+        from colonnade.integrations.json_lines import follow_in_log
+
+        watchers.append(follow_in_log)
     # Ranks share one terminal, in which several bars would overwrite each other.
-    verbose = 0 if options.quiet or options.mpi else 1
+    verbose = 0 if options.quiet or options.mpi or in_json(options) else 1
     with notes(party.name):
         done = run_job(
             job,
@@ -27,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
             tell=lambda text: say(f"{party.name}: {text}"),
             mpi=options.mpi,
             start=options.start,
-            watchers=[EventFile(party.folder)],
+            watchers=[EventFile(party.folder), *watchers],
         )
     trained, traffic = done.trained, done.outcome.traffic
     apart = f", {trained.held_out:,} held out" if trained.held_out or job.protection != "sealed" else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     pass
-from colonnade.cli.terminal import log, read_files, say
+from colonnade.cli.terminal import in_json, log, read_files, say
 
 
 def predict_people(options: argparse.Namespace) -> int:
@@ -29,13 +29,16 @@ def predict_people(options: argparse.Namespace) -> int:
 def serve_people(options: argparse.Namespace) -> int:
     """Answer until somebody stops it, and return the exit code."""
     from colonnade.errors import OptionError
+    from colonnade.integrations.json_lines import said
     from colonnade.service.serving import again_and_again, serve_http, serve_once
 
     job, party = read_files(options)
-    log()
+    log(options)
 
     def tell(text: str) -> None:
         say(f"{party.name}: {text}")
+        if in_json(options):
+            said(text)
 
     if options.http:
         serve_http(job, party, options.http, tell, public=options.public, version=options.version)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns, in_order
 from colonnade.data import labels
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party, check_names, check_together
 from colonnade.defences.rounded_scores import blur_of
 from colonnade.errors import LabelError
 from colonnade.families import family
@@ -116,6 +116,7 @@ class PredictionMixin:
         """
         known = [party for party in parties if isinstance(party, Party) and party.active]
         if not known:
+            check_names(parties)  # as scikit-learn's helpers give X and y
             raise LabelError("no party holds labels; score needs the true labels at one of them")
         truth, loss = all_labels(tuple(known)), self._minimised()
         weights = all_weights(tuple(known))

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.conventions.axes import short_number
 from colonnade.dashboard.pieces import Html, as_json, element
 from colonnade.progress import human_bytes
-from colonnade.conventions.axes import short_number
 from colonnade.report.svg import Plot, Range, thinned
 
 _FEWEST = 2  # points of a curve

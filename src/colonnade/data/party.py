@@ -227,6 +227,13 @@ class Party:
                 values[absent] = neutral
         return part
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Refuse to be made an array, as scikit-learn's transformers ask for one, in a sentence."""
+        raise DataError(
+            f"party {self.name!r} is no array, as its columns stay with it; give Party(..., prepare=...) where a "
+            f"pipeline would prepare them, and models all parties: fit(bank, shop)"
+        )
+
     def _repr_html_(self) -> str:
         return party_html(self)
 
@@ -326,7 +333,10 @@ def check_names(parties: Sequence[Party]) -> None:
         raise DataError("no party was given; give at least one Party")
     for party in parties:
         if not isinstance(party, Party):
-            raise DataError(f"expected a Party, got {type(party).__name__}; wrap the columns in Party(name, X, y)")
+            raise DataError(
+                f"expected a Party, got {type(party).__name__}; wrap the columns in Party(name, X, y), one for each "
+                f"organisation; Party(..., prepare=...) does what a pipeline would"
+            )
     names = [party.name for party in parties]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

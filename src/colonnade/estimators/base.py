@@ -17,6 +17,7 @@ from colonnade.conventions.matching import check_columns, in_order
 from colonnade.conventions.parameters import ParameterMixin
 from colonnade.conventions.predictions import PredictionMixin
 from colonnade.conventions.shown import NotebookMixin
+from colonnade.conventions.tags import TagsMixin
 from colonnade.conventions.thresholds import ThresholdMixin
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
@@ -54,7 +55,7 @@ Model = TypeVar("Model", bound="Estimator")
 Programs = Mapping[str, tuple[Program, tuple[Any, ...]]]
 
 
-class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin, TimelineMixin, NotebookMixin):
+class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin, TimelineMixin, NotebookMixin, TagsMixin):
     """A model over several parties; every estimator of `colonnade` is one.
 
     Attributes

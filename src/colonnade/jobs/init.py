@@ -177,6 +177,10 @@ key = "certificates/{name}.key"
 # record = true           # keep what this party sees of a run, encrypted, for `colonnade audit`; never sent
 # record_mb = 512         # at most
 
+# [watch]                 # what follows this party's runs, with its own view alone; see docs/integrations.md
+# mlflow = "http://127.0.0.1:5000"
+# prometheus = "{name}.prom"
+
 [policy]                  # what may leave this party, whatever job.toml says
 {rules}\
 # record = "allowed"        # whether this party may keep what it sees of a run at all; "never" without this line

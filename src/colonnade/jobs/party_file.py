@@ -27,6 +27,7 @@ from colonnade.data.ids import EXPAND
 from colonnade.defences.registry import DEFENCES
 from colonnade.defences.scores import MOST_DIGITS, Answers
 from colonnade.errors import DataError, OptionError
+from colonnade.events import watch_keys
 from colonnade.families import family
 from colonnade.families.base import NO_WEIGHTS
 from colonnade.families.protection import PROTECTIONS
@@ -87,6 +88,7 @@ PARTY = Section(
         ),
     ),
     Key("engine", engine.SECTION),
+    Key("watch", watch_keys.SECTION),
     Key(
         "certificates",
         Section(
@@ -167,6 +169,7 @@ class PartyFile:
     listen_serving: str | None = None  # where it waits for those who use a model with it
     engine: engine.Engine | None = None  # where its passes over the rows are made; None is in memory
     record_mb: int = 0  # how large what it writes down of a run may become; 0 is that it writes nothing down
+    watch: watch_keys.WatchKeys = field(default_factory=watch_keys.WatchKeys)  # which systems follow its runs
 
     @property
     def ledger(self) -> Path:
@@ -254,6 +257,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         settings["listen_serving"],
         read_engine(settings["engine"], job),
         wishes["record_mb"] if wishes["record"] else 0,
+        watch_keys.watch_keys(settings["watch"]),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import socket
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 
 from colonnade import __version__
 
+LOG = logging.getLogger("colonnade.http")
 MAX_HEAD = 1 << 16  # bytes of a request before its body
 OPEN = 128  # connections at a time
 SECONDS = 30.0  # for a caller to send its request, from the first byte to the last, and as long to take its answer
@@ -96,9 +98,9 @@ class GuardedServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the traceback of an error, unless it only says that a caller is gone."""
+        """Log the traceback of an error, unless it only says that a caller is gone."""
         if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
+            LOG.exception("a request could not be answered")
 
 
 class GuardedHandler(BaseHTTPRequestHandler):

@@ -126,9 +126,14 @@ def _names(party: str, me: str, source: Any, count: int) -> list[str]:
     return [one.name for one in source.cut] if party == me else [f"column {number + 1}" for number in range(count)]
 
 
-def _write(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def csv_text(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table as the text of a CSV file."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(header)
     writer.writerows(rows)
-    private_files.write(path, text.getvalue())
+    return text.getvalue()
+
+
+def _write(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    private_files.write(path, csv_text(header, rows))

@@ -15,6 +15,7 @@ from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
 from colonnade.families import family
 from colonnade.families.protection import SEALED
+from colonnade.integrations.watching import check_watch
 from colonnade.jobs.allowed import check_allowed
 from colonnade.jobs.budget import allowance
 from colonnade.jobs.consent import words_of
@@ -48,6 +49,7 @@ def check(job: Job, party: PartyFile, sealed_costs: Sealed = lambda *_: "") -> l
     found += [Finding("defence", None, f"{one.words}, by {one.by}") for one in job.defences]
     found.append(tried("certificates", lambda: _certificates(party)))
     found.append(tried("folder", lambda: _folder(party)))
+    found += [tried("watch", lambda: check_watch(party.watch))] if party.watch.names else []
     if party.engine is not None:
         found.append(tried("engine", party.engine.ready))
     found += _data(job, party, sealed_costs)

@@ -4,7 +4,8 @@
     curl -H "Authorization: Bearer $(cat bank-files/http.token)" -d '{"ids": ["00017"]}' http://127.0.0.1:8080/score
 
 Behind it is the line to the partners, who run `colonnade serve`. Every request shows a token that lies in a file of the
-party's own. `GET /openapi.json` describes it all.
+party's own. `GET /openapi.json` describes it all. `GET /metrics` is for Prometheus and shows the same token, or that in
+`metrics.token` where the party has made such a file: how often people are scored is nobody else's business.
 
 Nobody can hold it up without the token: see `remote.guarded_server`. That is why this is the standard library's server
 and not uvicorn, which has no such guards: built on top of it, they took more lines and half the speed (see ADR 2).
@@ -20,12 +21,15 @@ import re
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from colonnade import private_files
 from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
+from colonnade.integrations.prometheus_text import CONTENT_TYPE
+from colonnade.integrations.serving_metrics import BUSY, PARTNERS, ServingMeter
 from colonnade.remote.guarded_server import OPEN, SECONDS, GuardedHandler, GuardedServer
 from colonnade.remote.place import host_and_port
 from colonnade.service.http_request import DESCRIPTION, parse
@@ -90,8 +94,8 @@ def token_in(path: Path) -> str:
 class Server(GuardedServer):
     """Answers requests in threads; scores come from `score`, which may be called from any of them.
 
-    beside: the columns of exposures and offsets that rows have. public: whether other machines may reach it. seconds:
-    in which a request must have come. most: open connections.
+    beside: the columns of exposures and offsets that rows have. metrics_token: one that opens /metrics and no score.
+    public: whether other machines may reach it. seconds: in which a request must have come. most: open connections.
     """
 
     def __init__(
@@ -102,11 +106,13 @@ class Server(GuardedServer):
         score: Score | None = None,
         *,
         beside: Mapping[str, str] = _NOTHING,
+        metrics_token: str | None = None,
         public: bool = False,
         seconds: float = SECONDS,
         most: int = OPEN,
     ) -> None:
         self.token, self.prepared, self.beside = token, prepared, beside
+        self.metrics_token, self.meter = metrics_token, ServingMeter()
         self.score = score  # None while the partners are not there
         self.turns = threading.BoundedSemaphore(AT_ONCE)
         check_address(address, public=public)
@@ -115,17 +121,51 @@ class Server(GuardedServer):
         except (OSError, ValueError) as error:
             raise _unfit(address, error) from None
 
+    def joined(self, score: Score, partners: int, version: str, trained: float) -> None:
+        """Answer by `score` from now on, as the partners are there."""
+        self.meter.joined(partners, version, trained)
+        self.score = score
+
+    def left(self) -> None:
+        """Answer that the partners are not there."""
+        self.score = None
+        self.meter.left()
+
 
 _WAITING = "the partners are not there"
-_PLACES = "there is /score, /health and /openapi.json"
+_PLACES = "there is /score, /health, /metrics and /openapi.json"
+_NO_TOKEN = "a request needs the header Authorization: Bearer TOKEN"
 
 
 class _Handler(GuardedHandler):
     server: Server
 
+    _reason: str | None = None  # why there are no scores, where the status does not tell
+    _began = 0.0
+
+    def setup(self) -> None:
+        """Begin to measure, for a request of which not even the first line comes."""
+        super().setup()
+        self._began = time.perf_counter()
+
+    def parse_request(self) -> bool:
+        """Begin to measure where a request's first line has come."""
+        self._began = time.perf_counter()
+        return super().parse_request()
+
+    def _shows(self, *tokens: str | None) -> bool:
+        """Return whether the request shows one of these tokens."""
+        shown = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+        return any(hmac.compare_digest(shown, one.encode()) for one in tokens if one is not None)
+
     def do_GET(self) -> None:  # noqa: N802
-        """Answer everybody, with or without a token: nothing here says anything about the model."""
-        if self.path == "/openapi.json":
+        """Answer; but for /metrics everybody, as nothing else here says anything about the model or its use."""
+        if self.path == "/metrics":
+            if self._shows(self.server.token, self.server.metrics_token):
+                self._counted(200, CONTENT_TYPE, self.server.meter.text().encode())
+            else:
+                self._answer(401, {"error": _NO_TOKEN})
+        elif self.path == "/openapi.json":
             self._answer(200, DESCRIPTION)
         elif self.path == "/health":
             self._answer(*((200, {"status": "ok"}) if self.server.score else (503, {"status": _WAITING})))
@@ -143,9 +183,8 @@ class _Handler(GuardedHandler):
         if self.path != "/score":
             self._refuse(404, _PLACES)
             return
-        shown = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
-        if not hmac.compare_digest(shown, self.server.token.encode()):
-            self._refuse(401, "a request needs the header Authorization: Bearer TOKEN")
+        if not self._shows(self.server.token):
+            self._refuse(401, _NO_TOKEN)
             return
         length = self._length()
         if length is None:
@@ -155,6 +194,7 @@ class _Handler(GuardedHandler):
             self._refuse(413, f"a request has a Content-Length of at most {MAX_BODY} bytes")
             return
         if not self.server.turns.acquire(blocking=False):
+            self._reason = BUSY
             self._refuse(503, f"{AT_ONCE} requests are being answered already; ask again in a moment")
             return
         try:
@@ -173,14 +213,19 @@ class _Handler(GuardedHandler):
         try:
             ids, table = parse(body, self.server.prepared, self.server.beside)
             if (score := self.server.score) is None:
+                self._reason = PARTNERS
                 self._answer(503, {"error": f"{_WAITING}; ask again later"})
             else:
-                self._answer(200, {"scores": score(ids, table)})
+                scores = score(ids, table)
+                known = sum(bool(one["known"]) for one in scores)
+                self.server.meter.scored(known, len(scores) - known)
+                self._answer(200, {"scores": scores})
         except InputError as error:
             self._answer(400, {"error": str(error)})
         except PolicyRefused as error:
             self._answer(429, {"error": str(error)})
         except ColonnadeError as error:
+            self._reason = PARTNERS
             self._answer(503, {"error": str(error)})
 
     def _length(self) -> int | None:
@@ -199,4 +244,9 @@ class _Handler(GuardedHandler):
                 left -= taken
 
     def _answer(self, status: int, value: Any) -> None:
-        self.put(status, "application/json", json.dumps(value).encode())
+        self._counted(status, "application/json", json.dumps(value).encode())
+
+    def _counted(self, status: int, kind: str, body: bytes) -> None:
+        path, seconds = getattr(self, "path", ""), time.perf_counter() - self._began
+        self.server.meter.answered(path, status, seconds, self._reason)
+        self.put(status, kind, body)

@@ -180,5 +180,15 @@ DESCRIPTION: dict[str, Any] = {
                 "responses": _ALIVE,
             }
         },
+        "/metrics": {
+            "get": {
+                "summary": "Counts of requests and people, and how long answers took, as Prometheus reads them",
+                "security": [{"token": []}],
+                "responses": {
+                    "200": {"description": "the metrics", "content": {"text/plain": {"schema": {"type": "string"}}}},
+                    "401": {"description": "no token, or another one"},
+                },
+            }
+        },
     },
 }

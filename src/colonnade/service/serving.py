@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Set
 from contextlib import nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ from colonnade.streams.loading import load
 from colonnade.streams.preparing import Storage, prepared
 from colonnade.tables.table import Table
 from colonnade.versions.identity import short
+from colonnade.versions.version import Version
 
 Array = npt.NDArray[Any]
 _PAUSE = 1.0  # seconds before serving again
@@ -161,7 +163,9 @@ def serve_http(
     part, _ = loaded(party, version)  # mistakes in it are told before anybody is dialled
     beside = {role: str(party.data[role]) for role in ("exposure", "offset") if party.data[role] is not None}
     token = token_in(party.folder / "http.token")
-    server = Server(address, token, part.prepared, beside=beside, public=public)
+    apart = party.folder / "metrics.token"  # made by whoever wants one that opens /metrics alone
+    metrics = token_in(apart) if apart.exists() else None
+    server = Server(address, token, part.prepared, beside=beside, metrics_token=metrics, public=public)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
     try:
@@ -239,12 +243,13 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
             return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added), party.answers)))
 
         net.spawn(watch())
-        server.score = _counted(score, counts)
+        about = (len(net.names) - 1, short(part.training), _trained_at(part))
+        server.joined(_counted(score, counts), *about)
         tell(f"the partners are there, version {short(part.training)}")
         try:
             await ended
         finally:
-            server.score = None
+            server.left()
             counts.write()
 
     with party.engine or nullcontext():
@@ -264,6 +269,12 @@ def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) ->
         return found
 
     return counting
+
+
+def _trained_at(part: ModelPart) -> float:
+    """Return when a version was trained, in seconds of UNIX time; 0 where nobody wrote it down."""
+    date = Version.read(part.folder).date if part.training else ""
+    return datetime.fromisoformat(date).timestamp() if date else 0.0
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
