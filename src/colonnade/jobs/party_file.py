@@ -118,6 +118,7 @@ PARTY = Section(
             Key("plain", bool, default=Policy.plain),
             Key("min_features", int, default=Policy.min_features, least=1),
             Key("min_batch", int, default=Policy.min_batch, least=1),
+            Key("min_rows", int, default=Policy.min_rows, least=1),
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("max_message_mb", int, least=1),
             Key("peers", ListOf(str)),
@@ -228,24 +229,8 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         base / (settings["folder"] or f"{name}-files"),
         settings["data"],
         settings["prepare"],
-        CertificatePaths(
-            base / files["authority"],
-            base / files["certificate"],
-            base / files["key"],
-            None if files["revoked"] is None else base / files["revoked"],
-            tuple(files["pins"].items()),
-        ),
-        Policy(
-            **{
-                **rules,
-                "kinds": KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
-                "protection": tuple(dict.fromkeys(rules["protection"])),
-                "peers": tuple(rules["peers"] or ()),
-                "require": tuple(dict.fromkeys(rules["require"] or ())),
-                "accept": None if rules["accept"] is None else tuple(dict.fromkeys(rules["accept"])),
-                "serve_list": None if rules["serve_list"] is None else base / rules["serve_list"],
-            }
-        ),
+        certificates_of(files, base),
+        policy_of(rules, base),
         _network(settings["network"]),
         settings["trees"],
         calibration,
@@ -254,6 +239,32 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         settings["listen_serving"],
         read_engine(settings["engine"], job),
         wishes["record_mb"] if wishes["record"] else 0,
+    )
+
+
+def certificates_of(files: Settings, base: Path) -> CertificatePaths:
+    """Return where a party's certificates are, by its file in this folder."""
+    return CertificatePaths(
+        base / files["authority"],
+        base / files["certificate"],
+        base / files["key"],
+        None if files["revoked"] is None else base / files["revoked"],
+        tuple(files["pins"].items()),
+    )
+
+
+def policy_of(rules: Settings, base: Path) -> Policy:
+    """Return the policy that a party's file in this folder states."""
+    return Policy(
+        **{
+            **rules,
+            "kinds": KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
+            "protection": tuple(dict.fromkeys(rules["protection"])),
+            "peers": tuple(rules["peers"] or ()),
+            "require": tuple(dict.fromkeys(rules["require"] or ())),
+            "accept": None if rules["accept"] is None else tuple(dict.fromkeys(rules["accept"])),
+            "serve_list": None if rules["serve_list"] is None else base / rules["serve_list"],
+        }
     )
 
 

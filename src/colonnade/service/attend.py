@@ -27,8 +27,8 @@ def place_of(job: Job, party: PartyFile, *, serving: bool) -> NetworkPlace:
     """Return where this party stands among the others; one that serves elsewhere than it trains can do both at once."""
     if serving and job.serving:
         listen = party.listen_serving if party.name in job.serving else party.listen
-        return NetworkPlace(party.name, {**job.addresses, **job.serving}, listen)
-    return NetworkPlace(party.name, job.addresses, party.listen)
+        return NetworkPlace(party.name, {**job.addresses, **job.serving}, listen, job.hub)
+    return NetworkPlace(party.name, job.addresses, party.listen, job.hub)
 
 
 def attend(
@@ -44,13 +44,15 @@ def attend(
     budget: Budget | None = None,
     model: Used | None = None,
     rows: Callable[..., int] = lambda *_: 0,
+    meet: Callable[[Witness], None] = lambda _: None,
 ) -> Outcome:
     """Carry out a program with the others. Nothing private is read, by `read`, before every handshake has succeeded.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
     this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
     about people that may leave. model: the finished one that is put to use, which the budget pays for but once.
-    rows: of the party's own table, from what was read: messages about more of them may be longer.
+    rows: of the party's own table, from what was read: messages about more of them may be longer. meet: gets the
+    witness of this run, where partners may leave it and come again.
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.summed)
@@ -78,13 +80,15 @@ def attend(
         budget.keep_in(ledger)
     counts = LabelCounts(party.name, party.policy.max_label_counts, party.policy.max_binnings)
     counts.keep_in(ledger)
-    witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
+    partners = place_of(job, party, serving=bool(lane)).peers
+    witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell, partners)
+    meet(witness)
     common: dict[str, Any] = {
         "longest": lambda *given: party.policy.message_bytes(rows(*given)),
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
         "door": PolicyDoor(party.name, party.policy, ledger, budget if model is None else None, counts),
     }  # fmt: skip
-    tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
+    tell(f"waiting for {', '.join(partners)}")
     try:
         if budget is not None and model is not None:
             budget.use(model)
