@@ -105,7 +105,7 @@ ROOMS = (
     "streams", "networks", "sums", "alignment", "defences", "engine", "flows", "sealed", "boosting", "algorithms",
     "horizontal", "inference", "binning", "ledger", "families", "workers", "versions", "views", "attacks",
     "inversions", "audit", "conventions", "estimators", "validation", "jobs", "report", "inspection", "service",
-    "planning", "flower", "cli",
+    "site_jobs", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

@@ -53,7 +53,7 @@ def rows_leaks(setting: Setting) -> tuple[Leak, ...]:
         ),
         Leak(
             SITE_COUNTS, OF_PEOPLE, sites, everybody, told,
-            "{who} will learn how many rows there are, in all, of each category and of classes with a limit, " + together,
+            "{who} will learn how many rows there are in all, of each category and of limited classes, " + together,
         ),
         Leak(
             SITE_MEANS, OF_COLUMNS, sites, everybody, told,

@@ -16,8 +16,8 @@ from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.binning import KINDS as BINNING_KINDS
 from colonnade.binning.options import LEAST
 from colonnade.binning.program import TOLD
-from colonnade.defences.scores import Blur
 from colonnade.data.site import MIN_ROWS
+from colonnade.defences.scores import Blur
 from colonnade.errors import PolicyRefused
 from colonnade.families.protection import PLAIN, SEALED
 from colonnade.horizontal.shown import KINDS as SITE_KINDS

@@ -58,6 +58,7 @@ class Witness:
     ) -> None:
         self._ledger, self._me, self._job, self._tell = ledger, me, job, tell
         self._partners = partners  # those that this party has a line to; none named is all of the run
+        self._ended: set[str] = set()  # those for whom the run is over
         self.absent: Collection[str] = ()  # those of them that are not there at the end
         self._sign, self._check, self._credentials = keys
         self._vouch = vouched(self._credentials.authority)
@@ -85,20 +86,21 @@ class Witness:
             self._keep_seen(peer, *mine[peer])
             self._before.setdefault(peer, []).append(mine[peer][0])
 
-    async def meet_again(self, net: Net, peer: str, seconds: float) -> bool:
-        """Do the same with one partner that comes again in the middle of a run; whether it answered in time."""
-        head, until = self._ledger.head(self._me), net.elapsed() + seconds
+    async def meet_again(self, net: Net, peer: str, came: Any, seconds: float) -> bool:
+        """Do the same with one partner that comes again in the middle of a run, and whose first word this is.
+
+        Whether it answered in time.
+        """
+        shown = self._take_head(peer, came)
+        self._compare(peer, shown)
+        head = self._ledger.head(self._me)
         seen = sorted(self._ledger.seen_of(peer), key=lambda statement: statement.job != self._job)
         await net.send(peer, "ledger head", self._show(head, seen[:_MOST_SEEN]))
-        if not (came := await net.recv_within(peer, "ledger head", seconds)):
-            return False
-        shown = self._take_head(peer, came[0])
-        self._compare(peer, shown)
         statement, signed = self._statement(peer, shown)
         await net.send(peer, "ledger receipt", (statement.text, signed))
-        if not (came := await net.recv_within(peer, "ledger receipt", until - net.elapsed())):
+        if not (receipt := await net.recv_within(peer, "ledger receipt", seconds)):
             return False
-        self._take_receipt(peer, came[0], head, shown)
+        self._take_receipt(peer, receipt[0], head, shown)
         self._keep_seen(peer, statement, signed)
         self._before.setdefault(peer, []).append(statement)
         return True
@@ -132,10 +134,15 @@ class Witness:
 
     # -- its end ------------------------------------------------------------------------------------------------
 
-    async def end(self, net: Net) -> None:
-        """Show the ledger once more and keep what the partners say; a failure is noted, and costs nothing else."""
+    async def end(self, net: Net, peers: Collection[str] | None = None) -> None:
+        """Show the ledger once more and keep what the partners say; a failure is noted, and costs nothing else.
+
+        peers: some of them only, for whom the run ends before it ends for others; it has ended for them then.
+        """
         self._ledger.seal("done")
-        head, others = self._ledger.head(self._me), self._others(net)
+        head = self._ledger.head(self._me)
+        others = [peer for peer in (self._others(net) if peers is None else peers) if peer not in self._ended]
+        self._ended.update(others)
         until, why = net.elapsed() + net.deadline, dict.fromkeys(others, SILENT)
         others = [peer for peer in others if peer not in self.absent]
         shown: dict[str, Shown] = {}
