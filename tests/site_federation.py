@@ -10,11 +10,11 @@ from colonnade.data.identity import Identity
 from colonnade.remote.terms import RunTerms
 from colonnade.service.agreeing import share_out
 from colonnade.settings import toml
+from colonnade.settings.settings import check
 from colonnade.site_jobs.programs import answer, ask
 from colonnade.site_jobs.seat import Seat, Voucher
 from colonnade.site_jobs.site_job_file import SITE_JOB, described_sites
 from colonnade.tables import data
-from colonnade.settings.settings import check
 
 CLINICS = ("clinic-a", "clinic-b", "clinic-c")
 HEAD = """\
@@ -30,7 +30,7 @@ asks = true
 rows = false
 """
 MODEL = "[model]\nhidden = 4\n"
-SHORT = '[algorithm]\nrounds = 6\nbatch = 20\nevaluate_every = 3\nseed = 5\n'
+SHORT = "[algorithm]\nrounds = 6\nbatch = 20\nevaluate_every = 3\nseed = 5\n"
 RUN = "[run]\nminimum_sites = 2\npatience = 60\n"
 
 

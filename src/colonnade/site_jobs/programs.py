@@ -117,7 +117,7 @@ async def ask(
         except StopIteration as end:
             result: Result = end.value
             break
-    await desk.last_word((result.as_value(), tuple(records)), DONE)
+    await desk.last_word((result.as_value(), tuple(records)))
     counts = (0, 0) if seat is None else seat.counts
     return Ended(agreed, plan, result, learned, *counts)
 
@@ -182,9 +182,13 @@ async def answer(
         Hears how it goes.
     """
     server, masked = job.server, job.sum != "plain"
+    net.spare([server])
     await net.send(server, INTRODUCTION, seat.introduction(digest))
     while True:
         stage, serial, content = await _newest(net, server)
+        if not seat.ready_for(stage, content):  # something that came before was lost
+            await net.send(server, INTRODUCTION, seat.introduction(digest))
+            continue
         if stage == WAIT:
             continue
         if stage == REFUSED:
@@ -197,6 +201,7 @@ async def answer(
             tell(f"all sites have agreed on columns and classes: {len(seat.learned.names or ())} columns once prepared")
             continue
         if stage == DONE:
+            await net.send(server, INTRODUCTION, (DONE,))
             return _ended(net, job, seat, content, network)
         found = await net.in_thread(seat.answer, stage, serial, content)
         await net.work(seat.effort(stage, content))
@@ -219,7 +224,7 @@ async def _newest(net: Net, server: str) -> tuple[str, int, Any]:
 def _ended(net: Net, job: SiteJob, seat: Seat, content: Any, network: Any) -> Ended:
     result, records = _result(content[0]), content[1]
     if seat.agreed is None:
-        raise ProtocolError("the server ends a run of which this site was never told what all have agreed on")
+        raise ProtocolError("the server ends a run of which this site was never told what it agreed on")
     for value in records:
         net.report(value)
     plan = job.plan(len(seat.learned.names or ()), seat.agreed.classes, network)

@@ -28,7 +28,7 @@ from colonnade.horizontal.answering import Answering, Own, Turn, digest_of_told,
 from colonnade.horizontal.messages import SURVEY
 from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.site_jobs import survey
-from colonnade.site_jobs.agreed import Agreed
+from colonnade.site_jobs.agreed import DONE, REFUSED, WAIT, WHO, Agreed
 from colonnade.site_jobs.common_steps import chains_of, kinds_of
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.tables.learned import LearnedPreparation
@@ -131,6 +131,11 @@ class Seat:
         return self.job.sites.index(self.name)
 
     @property
+    def training_rows(self) -> Table:
+        """The rows that it trains on."""
+        return self._train
+
+    @property
     def counts(self) -> tuple[int, int]:
         """How many rows it trains on, and how many it holds out."""
         return len(self._parts[0]), len(self._parts[1])
@@ -191,6 +196,16 @@ class Seat:
         for number, key in enumerate(self.job.stated(agreed.classes).rows.keys):
             groups[known[y] == key] = number
         return SiteRows(X, y, groups)
+
+    def ready_for(self, stage: str, content: Any) -> bool:
+        """Whether this site has been told all that it needs to know for this."""
+        if stage == WAIT:
+            return self._work is not None
+        if stage == DONE:
+            return self.agreed is not None
+        if stage == "task":
+            return isinstance(self._work, Surveyor if content[0] == SURVEY else SiteWork)
+        return stage in (WHO, REFUSED) or self._work is not None
 
     def answer(self, stage: str, serial: int, content: Any) -> Any:
         """Answer a stage of a sum."""

@@ -16,7 +16,7 @@ from colonnade.horizontal.program import wait_of
 from colonnade.horizontal.shown import INSTRUCTION, INTRODUCTION
 from colonnade.ledger.witness import Witness
 from colonnade.runtimes.net import Net
-from colonnade.site_jobs.agreed import AGREED, REFUSED, WAIT, WHO, Agreed, Introduction
+from colonnade.site_jobs.agreed import AGREED, DONE, REFUSED, WAIT, WHO, Agreed, Introduction
 from colonnade.site_jobs.seat import Seat
 from colonnade.site_jobs.site_job import SiteJob
 
@@ -57,6 +57,7 @@ class SiteDesk:
         self.agreed: Agreed | None = None
         self.serial = 0
         self.away: set[str] = set()  # who did not answer the last question
+        self._left: set[str] = set()  # who has said that it has the model
         self._heard_of: set[str] = set()  # those of them who have said something since
 
     # -- who is there -------------------------------------------------------------------------------------------
@@ -94,7 +95,7 @@ class SiteDesk:
     async def _keep_waiting(self) -> None:
         """Say to those who are there that this party is there too."""
         for name in self._others:
-            if name in self.introduced and name not in self.away:
+            if name not in self.away:
                 await self._net.send(name, INSTRUCTION, (WAIT, 0, None))
 
     async def agree(self, agreed: Agreed) -> None:
@@ -117,7 +118,8 @@ class SiteDesk:
                 continue
             found: tuple[Any, ...] = ()
             while newer := await self._net.recv_within(name, INTRODUCTION, 0):
-                found = newer
+                found = newer if newer[0] != (DONE,) else found
+                self._left |= {name} if newer[0] == (DONE,) else set()
             if found and await self._welcome(name, found[0]):
                 back.append(name)
         return back
@@ -134,8 +136,9 @@ class SiteDesk:
         await self._net.send(name, INSTRUCTION, (WHO, 0, self._keys()))
         if self.agreed is not None:
             await self._net.send(name, INSTRUCTION, (AGREED, 0, self.agreed.as_value()))
+        if name in self.away:
+            self._tell(f"{name} is back and takes part again")
         self.away.discard(name)
-        self._tell(f"{name} is back and takes part again")
         return True
 
     async def _refuse(self, name: str, why: str) -> None:
@@ -157,7 +160,7 @@ class SiteDesk:
             if since is None:
                 self._tell(
                     f"{heard.answered} of {len(self._job.sites)} sites answer and {fewest} are needed: waiting for "
-                    f"{', '.join(sorted(self.away))}, at most {self._job.patience:g} s"
+                    f"{', '.join(sorted(self.away)) or 'them'}, at most {self._job.patience:g} s"
                 )
             since = now if since is None else since
             if now - since > self._job.patience:
@@ -169,16 +172,7 @@ class SiteDesk:
                     who[0] if who else "",
                     heard.step,
                 )
-            await self._keep_waiting()
-            await self.pause()
-
-    async def pause(self) -> None:
-        """Wait for a moment, or until a site that is away says something."""
-        seconds = self._wait * _PAUSE
-        who = next((name for name in self._others if name in self.away), self._others[0])
-        found = await self._net.recv_within(who, INTRODUCTION, seconds)
-        if found:
-            await self._welcome(who, found[0])
+            self.away = set()  # there is nobody whom it would hold up to wait for them
 
     async def _once(self, task: Task, fewest: int) -> Heard:
         self.serial += 1
@@ -245,25 +239,40 @@ class SiteDesk:
                 return (answer,)
             self._heard_of.add(site)
 
-    async def last_word(self, content: Any, stage: str) -> None:
-        """Tell all who are there how it ended, and those who are away when they come, at most for `patience`."""
-        there = [name for name in self._others if name not in self.away]
-        for name in there:
-            await self._net.send(name, INSTRUCTION, (stage, 0, content))
-        await self._part(there)
-        left = set(self._others) - set(there)
+    async def last_word(self, content: Any) -> None:
+        """Tell all how it ended until they say that they have heard it, at most for `patience`."""
+        waiting = [name for name in self._others if name not in self.away]
+        absent = [name for name in self._others if name in self.away]
+        if absent:
+            words = f"waiting for {', '.join(absent)}, at most {self._job.patience:g} s, to hand it over"
+            self._tell(f"the model is there; {words}")
         until = self._net.elapsed() + self._job.patience
-        if left:
-            names = ", ".join(sorted(left))
-            self._tell(f"the model is there; waiting for {names}, at most {self._job.patience:g} s, to hand it over")
-        while left and self._net.elapsed() < until:
-            for name in await self.take_in():
-                left.discard(name)
-                await self._net.send(name, INSTRUCTION, (stage, 0, content))
-                await self._part([name])
-            await self._net.recv_within(next(iter(self._others)), "nothing", self._wait * _PAUSE)
+        while waiting or absent:
+            for name in waiting:
+                await self._net.send(name, INSTRUCTION, (DONE, 0, content))
+            pause = self._net.elapsed() + self._wait * _PAUSE
+            while not self._left & {*waiting, *absent} and self._net.elapsed() < pause:
+                back = await self.take_in()
+                if back:
+                    waiting, absent = [*waiting, *back], [name for name in absent if name not in back]
+                    break
+                who = next((name for name in (*waiting, *absent) if name not in self._left), self._others[0])
+                await self._hear_of(who, pause - self._net.elapsed())
+            gone = [name for name in (*waiting, *absent) if name in self._left]
+            await self._part(gone)
+            waiting, absent = ([name for name in some if name not in gone] for some in (waiting, absent))
+            if self._net.elapsed() > until:
+                break
         if self._witness is not None:
-            self._witness.absent = left
+            self._witness.absent = {*waiting, *absent}
+
+    async def _hear_of(self, name: str, seconds: float) -> None:
+        """Wait for a word of one site, which may be that it has the model or that it is back."""
+        found = await self._net.recv_within(name, INTRODUCTION, max(0.0, seconds))
+        if found and found[0] == (DONE,):
+            self._left.add(name)
+        elif found:
+            await self._welcome(name, found[0])
 
     async def _part(self, names: list[str]) -> None:
         """Countersign the ledgers of sites for whom the run is over."""
