@@ -54,7 +54,7 @@ def run_sites(
     A site that loses the line to who asks joins anew, for as long as `patience` lets it wait.
     """
     check_sites_allowed(job, party)
-    history = History(METRICS["classes"], job.algorithm.rounds, verbose)
+    history = History(METRICS["classes"], job.algorithm.rounds or 0, verbose)
     credentials = certificates.load(party.certificates, party.name)
     digest = RunTerms.of(job.parties, job.agreed).digest
     seats: list[Seat] = []

@@ -83,7 +83,8 @@ class SiteDesk:
                 self._told[missing[0]] = found[0]
                 self.introduced[missing[0]] = Introduction.from_value(found[0], missing[0])
             else:
-                await self._keep_waiting()
+                for name in self._others:  # so that nobody takes this party for silent
+                    await self._net.send(name, INSTRUCTION, (WAIT, 0, None))
         for name in self._others:
             await self._net.send(name, INSTRUCTION, (WHO, 0, self._keys()))
         if self._seat is not None:
@@ -91,12 +92,6 @@ class SiteDesk:
 
     def _keys(self) -> Any:
         return tuple((name, *self.introduced[name].key) for name in self._job.sites)
-
-    async def _keep_waiting(self) -> None:
-        """Say to those who are there that this party is there too."""
-        for name in self._others:
-            if name not in self.away:
-                await self._net.send(name, INSTRUCTION, (WAIT, 0, None))
 
     async def agree(self, agreed: Agreed) -> None:
         """Tell all sites what all have agreed on."""
@@ -193,6 +188,8 @@ class SiteDesk:
         asked = [number for number in contents if sites[number] != net.me and self._worth(sites[number], stage)]
         for number in asked:
             await net.send(sites[number], INSTRUCTION, (stage, self.serial, contents[number]))
+        for name in sorted(self.away - {sites[number] for number in asked}) if stage == "task" else ():
+            await net.send(name, INSTRUCTION, (WAIT, 0, None))
         until = net.elapsed() + self._wait
         waits = {
             number: net.spawn(self._hear(sites[number], step, until))
@@ -241,30 +238,26 @@ class SiteDesk:
 
     async def last_word(self, content: Any) -> None:
         """Tell all how it ended until they say that they have heard it, at most for `patience`."""
-        waiting = [name for name in self._others if name not in self.away]
-        absent = [name for name in self._others if name in self.away]
-        if absent:
-            words = f"waiting for {', '.join(absent)}, at most {self._job.patience:g} s, to hand it over"
+        waiting = list(self._others)
+        if self.away:
+            words = f"waiting for {', '.join(sorted(self.away))}, at most {self._job.patience:g} s, to hand it over"
             self._tell(f"the model is there; {words}")
         until = self._net.elapsed() + self._job.patience
-        while waiting or absent:
+        while waiting and self._net.elapsed() < until:
             for name in waiting:
                 await self._net.send(name, INSTRUCTION, (DONE, 0, content))
-            pause = self._net.elapsed() + self._wait * _PAUSE
-            while not self._left & {*waiting, *absent} and self._net.elapsed() < pause:
+            again = self._net.elapsed() + self._wait
+            while waiting and self._net.elapsed() < again:
                 back = await self.take_in()
+                if not back and not self._left & {*waiting}:
+                    await self._hear_of(waiting[0], min(again - self._net.elapsed(), self._wait * _PAUSE))
+                gone = [name for name in waiting if name in self._left]
+                await self._part(gone)
+                waiting = [name for name in waiting if name not in gone]
                 if back:
-                    waiting, absent = [*waiting, *back], [name for name in absent if name not in back]
                     break
-                who = next((name for name in (*waiting, *absent) if name not in self._left), self._others[0])
-                await self._hear_of(who, pause - self._net.elapsed())
-            gone = [name for name in (*waiting, *absent) if name in self._left]
-            await self._part(gone)
-            waiting, absent = ([name for name in some if name not in gone] for some in (waiting, absent))
-            if self._net.elapsed() > until:
-                break
         if self._witness is not None:
-            self._witness.absent = {*waiting, *absent}
+            self._witness.absent = {*waiting}
 
     async def _hear_of(self, name: str, seconds: float) -> None:
         """Wait for a word of one site, which may be that it has the model or that it is back."""

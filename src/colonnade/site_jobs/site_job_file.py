@@ -91,16 +91,6 @@ SITE_JOB = Section(
 )
 
 
-def is_site_job(path: Path) -> bool:
-    """Whether a file is a job between sites; one that can't be read is not, and is refused where it is read."""
-    try:
-        import tomllib
-
-        return "sites" in tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
-        return False
-
-
 def read_site_job(path: Path) -> SiteJob:
     """Read and check a job file; whatever is wrong is said in one sentence with file, line and key."""
     settings = toml.read(path, SITE_JOB)
@@ -146,7 +136,7 @@ def described_sites(settings: Settings) -> SiteJob:
         checkpoint_every=run["checkpoint_every"],
         agreed={**settings.plain(), "protection": word},
         server=server,
-        minimum_sites=_minimum(run, server, sites),
+        minimum_sites=_minimum(run, sites),
         prepare=settings["prepare"],
         columns=tuple(settings["columns"] or ()),
         classes=tuple(settings["model"]["classes"] or ()),
@@ -186,12 +176,18 @@ def _who_is_who(settings: Settings, parties: Settings, names: list[str]) -> tupl
     return server, sites
 
 
-def _minimum(run: Settings, server: str, sites: tuple[str, ...]) -> int:
-    """Return how many sites have to answer: what the file says, or all but one, if no part then stands alone."""
-    usual = min(len(sites), max(3 if server in sites else 2, len(sites) - 1))
+def usual_minimum(sites: int) -> int:
+    """Return how many of so many sites have to answer where nobody says: all but one, and never fewer than three.
+
+    Of three parts nobody who has one of them can tell the other two apart.
+    """
+    return min(sites, max(3, sites - 1))
+
+
+def _minimum(run: Settings, sites: tuple[str, ...]) -> int:
     given = run["minimum_sites"]
     if given is None:
-        return usual
+        return usual_minimum(len(sites))
     least = max(_FEWEST_SITES, len(sites) // 2 + 1)
     if not least <= given <= len(sites):
         words = (
