@@ -10,9 +10,10 @@ import numpy as np
 from colonnade.crypto.ring import Ring
 from colonnade.horizontal import gathering
 from colonnade.horizontal import program as horizontal
+from colonnade.horizontal.answering import Own
 from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.gathering import Heard
-from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
+from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.runtimes import virtual_clock
 from colonnade.runtimes.endpoint import ALIVE, DATA
 from colonnade.runtimes.net import settle

@@ -25,14 +25,15 @@ from colonnade.errors import (
     ProtocolError,
     RingOverflow,
 )
-from colonnade.horizontal import gathering, site_work
+from colonnade.horizontal import answering, gathering
 from colonnade.horizontal import program as horizontal
+from colonnade.horizontal.answering import Own
 from colonnade.horizontal.bringing import part_of
 from colonnade.horizontal.gathering import Heard
 from colonnade.horizontal.messages import instruction
 from colonnade.horizontal.program import attend
 from colonnade.horizontal.row_keys import RowKeys
-from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
+from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.horizontal.stated_problem import StatedProblem
 from colonnade.remote.network import Network
 from colonnade.sums.dropout import Member, SumTerms
@@ -215,7 +216,7 @@ def test_a_roster_that_is_out_of_date_ends_the_run_with_both_names():
 def test_a_server_that_hands_on_other_keys_is_refused(monkeypatch):
     """Through the whole run, on the wire: it puts a key of its own in the place of one site's."""
     real, terms = gathering.Collector.keys, []
-    monkeypatch.setattr(site_work, "SumTerms", lambda *known: terms.append(SumTerms(*known)) or terms[-1])
+    monkeypatch.setattr(answering, "SumTerms", lambda *known: terms.append(SumTerms(*known)) or terms[-1])
 
     def replaced(self, found):
         return real(self, {**found, 1: Member(1, terms[-1], KeyPair()).public})  # all of the terms is known to a server
@@ -249,7 +250,7 @@ def asked_alone(monkeypatch, rows):
 def test_a_server_that_asks_one_site_alone_is_refused(monkeypatch):
     with pytest.raises(ProtocolError, match=r"the keys of site 'site\d' are not signed by it for sum 3, as this site"):
         asked_alone(monkeypatch, 20)
-    monkeypatch.setattr(site_work, "_digest", lambda value: b"")  # sites that would not look what others are asked
+    monkeypatch.setattr(answering, "digest_of_told", lambda value: b"")  # sites that look not what others are asked
     sites, total = asked_alone(monkeypatch, 20)
     part = part_of(sites[1], np.arange(10), RowKeys())
     plan = model().plan(cn.SSCA(rounds=1, batch=20), ("site1", "site2", "site3"), 64, 10, StatedProblem.of())
@@ -413,25 +414,25 @@ def test_a_limit_that_is_kept_up_to_rounding_is_not_said_to_be_missed():
 
 
 def test_an_evaluation_that_nobody_answers_does_not_train_a_model_without_limits_again(monkeypatch):
-    real = horizontal._Desk.sum
+    real = horizontal.Desk.sum
 
     async def last_is_lost(self, task):
         heard = await real(self, task)
         return Heard(None, 5) if task.kind == "evaluate" and task.content[0] == 6 else heard
 
-    monkeypatch.setattr(horizontal._Desk, "sum", last_is_lost)
+    monkeypatch.setattr(horizontal.Desk, "sum", last_is_lost)
     assert model().fit(*SITES).rounds_ == SHORT.rounds
 
 
 def test_limits_that_nobody_could_measure_yet_are_tried_with_the_next_penalty(monkeypatch):
     """No evaluation has enough answers but the last: the rounds of the second penalty have the limits as they are."""
-    real = horizontal._Desk.sum
+    real = horizontal.Desk.sum
 
     async def only_the_last(self, task):
         heard = await real(self, task)
         return Heard(None, 5) if task.kind == "evaluate" and self._serial < 14 else heard
 
-    monkeypatch.setattr(horizontal._Desk, "sum", only_the_last)
+    monkeypatch.setattr(horizontal.Desk, "sum", only_the_last)
     one = model(cost_limit={0: 9.0, 1: 9.0}, algorithm=cn.SSCA(batch=20, rounds=3, penalties=2)).fit(*SITES)
     assert one.rounds_ == 6
     assert one.met_
@@ -485,13 +486,13 @@ def test_below_the_threshold_rounds_are_skipped_and_said():
 
 
 def test_a_few_skipped_rounds_are_a_warning(monkeypatch):
-    real = horizontal._Desk.sum
+    real = horizontal.Desk.sum
 
     async def sometimes(self, task):
         heard = await real(self, task)
         return Heard(None, 5) if task.kind == "step" and task.content[0] == 3 and self._serial < 12 else heard
 
-    monkeypatch.setattr(horizontal._Desk, "sum", sometimes)
+    monkeypatch.setattr(horizontal.Desk, "sum", sometimes)
     with pytest.warns(ColonnadeWarning, match=r"rounds were skipped \(3"):
         one = model().fit(*SITES)
     assert one.skipped_[0] == 3

@@ -20,10 +20,11 @@ import pytest
 import colonnade as cn
 from colonnade.crypto.masks import KeyPair
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
+from colonnade.horizontal.answering import Own
 from colonnade.horizontal.bringing import part_of
 from colonnade.horizontal.messages import method_from_value, model_from_value
 from colonnade.horizontal.program import attend
-from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
+from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.horizontal.stated_problem import StatedProblem
 from colonnade.runtimes.net import Traffic
 from colonnade.runtimes.wire import decode, encode

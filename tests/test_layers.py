@@ -111,7 +111,7 @@ ROOMS = (
     "blocks", "streams", "networks", "sums", "alignment", "defences", "engine", "flows", "sealed", "boosting",
     "algorithms", "horizontal", "inference", "binning", "ledger", "events", "families", "workers", "versions",
     "views", "attacks", "inversions", "audit", "conventions", "timelines", "estimators", "validation", "jobs",
-    "report", "inspection", "integrations", "service", "planning", "dashboard", "flower", "cli",
+    "report", "inspection", "integrations", "service", "site_jobs", "planning", "dashboard", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

@@ -27,6 +27,7 @@
     │       └── VersionMismatch     they hold parts of different trainings, or start from different ones
     └── RunFailed                   a run that ended early: names the party and the step
         ├── PartyFailed             that party raised an error or its process died
+        │   └── PartyLost           there is no line to that party any more
         └── PartySilent             that party said nothing before the deadline
 
 The sentences all have one shape: what was given, what is allowed, and what to do.
@@ -169,6 +170,10 @@ class RunFailed(ColonnadeError):
 
 class PartyFailed(RunFailed):
     """A party raised an error, or its process died."""
+
+
+class PartyLost(PartyFailed):
+    """There is no line to a party any more: it was out of reach for too long, or lost its state."""
 
 
 class PartySilent(RunFailed):

@@ -54,6 +54,12 @@ LISTED = {
     (PREDICTED := "parts of scores, in predictions alone"): "label holders, of people whom they ask about",
     (HELD_OUT := "scores of held-out people, for a metric"): "the first label holder; nobody else hears the metric",
     (CHOSEN := "which options of a search do best"): "everybody, of those that the job lists",
+    (SITE_NAMES := "column names, categories and classes of each site"): "the server; the sites hear what all have",
+    (SITE_COUNTS := "how many rows all sites have together"): "server and sites, of categories and limited classes too",
+    (SITE_MEANS := "means and deviations of all sites' columns together"): "server and sites",
+    (SITE_GRADIENTS := "gradients of all sites' rows together"): "the server; the sites, from each round's parameters",
+    (SITE_COSTS := "cost and accuracy over all sites' rows together"): "server and sites",
+    (SITE_ALONE := "sums of a single site"): "who has the only other part of a sum, or whoever adds up in the clear",
     (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
 }
 # A name on the left need not be listed beside one on the right, which says all that it says.
@@ -104,6 +110,8 @@ class Setting:
     candidates: int = 1  # that a search has to choose from
     expanded: bool = False  # whether a person may have several rows at the first label holder
     served: bool = False  # whether a party may align its ids under a key that lasts
+    server: str = ""  # who asks, in a run over rows, whose label holders are the sites
+    fewest: int = 0  # sites that answer at least, in such a run
     defences: tuple[Any, ...] = ()  # what parties do to what leaves them, each a `defences.base.Defence`
 
     @property

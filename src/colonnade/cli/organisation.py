@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.cli.audit import add_audit_options
 from colonnade.cli.dashboard import add_dashboard, show_dashboard
@@ -14,18 +14,28 @@ from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
 from colonnade.cli.replay import add_replay_options
 from colonnade.cli.report import add_report_options
+from colonnade.cli.sites import is_site_job, run_site_command
 from colonnade.cli.terminal import JSON, TEXT, log, notes, read_files, say
 from colonnade.cli.training import run
 from colonnade.cli.use import predict_people, serve_people
+
+if TYPE_CHECKING:
+    from colonnade.service.findings import Finding
 
 
 def add_commands(commands: Any) -> None:
     """Declare these commands and their options."""
     init = commands.add_parser("init", help="a new federation: job.toml, a file for each party, test certificates")
     init.add_argument("name", type=Path, help="the folder to write, whose name is the job's")
-    init.add_argument("--parties", required=True, help="their names, separated by commas")
+    init.add_argument("--parties", default="", help="their names, separated by commas")
     init.add_argument("--labels", default="", help="those who hold labels, separated by commas (the first party)")
-    init.add_argument("--model", default="logistic", metavar="KIND", help="the kind of the model (%(default)s)")
+    init.add_argument(
+        "--sites",
+        default="",
+        help="in place of --parties: organisations with the same columns about different people, who have labels each",
+    )
+    init.add_argument("--server", default="", help="who asks the sites: one of them, or one without rows (first site)")
+    init.add_argument("--model", metavar="KIND", help="the kind of the model (logistic; for sites layers, or network)")
     init.add_argument(
         "--protection",
         metavar="WORD",
@@ -142,6 +152,8 @@ def _version(command: argparse.ArgumentParser) -> None:
 
 def run_command(options: argparse.Namespace) -> int:
     """Run one of these commands, and return its exit code."""
+    if options.command != "init" and is_site_job(options.job):
+        return run_site_command(options)
     found = {
         "init": _init,
         "check": _check,
@@ -162,13 +174,28 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
+    from colonnade.errors import OptionError
     from colonnade.jobs.bundle import FOLDER
-    from colonnade.jobs.init import init
 
-    given = (options.parties, options.labels)
-    parties, labels = ([name.strip() for name in text.split(",") if name.strip()] for text in given)
+    given = (options.parties, options.labels, options.sites)
+    parties, labels, sites = ([name.strip() for name in text.split(",") if name.strip()] for text in given)
+    if bool(parties) == bool(sites):
+        raise OptionError("who takes part? give --parties for columns about the same people, or --sites for rows")
+    if (sites and labels) or (parties and options.server):
+        raise OptionError("--labels goes with --parties, as every site has labels, and --server with --sites")
     told: list[str] = []
-    for path in init(options.name, parties, labels, options.model, options.protection, told.append):
+    if sites:
+        from colonnade.site_jobs.init_sites import init_sites
+
+        model = options.model or "layers"
+        written = init_sites(options.name, sites, options.server, model, options.protection, told.append)
+        parties = [path.stem for path in written[1:]]
+    else:
+        from colonnade.jobs.init import init
+
+        model = options.model or "logistic"
+        written = init(options.name, parties, labels, model, options.protection, told.append)
+    for path in written:
         print(f"wrote {path}")
     print(f"wrote test certificates to {options.name / 'certificates'}: not for real data; see docs/certificates.md")
     for name in parties[1:]:
@@ -180,18 +207,24 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from colonnade.planning.untried import sealed_costs
     from colonnade.service.check import check
-    from colonnade.service.findings import exit_code
 
     job, party = read_files(options)
     with notes(party.name):
         findings = check(job, party, sealed_costs)
-    table = Table(title=Text(f"{party.name} in {job.name}"), title_justify="left")
+    return show_findings(findings, f"{party.name} in {job.name}")
+
+
+def show_findings(findings: list[Finding], title: str) -> int:
+    """Print what a check found as a table, and return the exit code."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from colonnade.service.findings import exit_code
+
+    table = Table(title=Text(title), title_justify="left")
     for name in ("what", "", "finding"):
         table.add_column(name, overflow="fold")  # so that no sentence is cut off
     for finding in findings:

@@ -103,6 +103,8 @@ class Family(ABC):
         Whether a party without labels has all that its own predictions need, and is told what the classes are called.
     takes_categories
         Whether columns may hold codes of categories, as `Party(..., categories=...)` names them.
+    over_rows
+        Whether it is trained over sites with rows, by a server that asks, and is whole at every site.
     masks
         The sum that the protection "masked" stands for where nobody names one.
     validates
@@ -132,6 +134,7 @@ class Family(ABC):
     takes_categories: ClassVar[bool] = False
     blurs: ClassVar[bool] = False
     predicts_alone: ClassVar[bool] = False
+    over_rows: ClassVar[bool] = False
     masks: ClassVar[str] = "pairwise"
     validates: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
@@ -149,6 +152,10 @@ class Family(ABC):
     def loss_of(self, model: Settings) -> str:
         """Return the name of the loss that a job's `[model]` stands for."""
         return self.kinds[model["kind"]]
+
+    def with_options(self, options: Any) -> str:
+        """Return the name of the family that these options of a job's `[model]` ask for."""
+        return self.name
 
     def read_options(self, model: Settings) -> Any:
         """Return the options that a job has in `[model]`."""

@@ -16,10 +16,11 @@ from flwr.clientapp import ClientApp
 
 from colonnade.data.site import Site, common_classes
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
+from colonnade.horizontal.answering import Own, Turn, going_on
 from colonnade.horizontal.bringing import part_of
 from colonnade.horizontal.messages import Make, instruction
 from colonnade.horizontal.row_keys import RowKeys
-from colonnade.horizontal.site_work import Own, SiteRows, SiteWork, Turn, going_on
+from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.objective.expressions import RowFunction
 from colonnade.runtimes.wire import decode, encode
 from colonnade.sums.dropout import Member

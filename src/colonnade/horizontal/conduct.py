@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedavg import LocalSteps
+from colonnade.algorithms.quadratics import Quadratic
 from colonnade.algorithms.ssca import SSCA, Average, Function, Problem, State, algorithm_1, algorithm_2, start
 from colonnade.blocks.whole import WholeModel
 from colonnade.errors import LabelError, PartySilent
@@ -44,6 +45,7 @@ class ServerJob:
     functions: tuple[tuple[Any, ...], ...]  # (weights, square) of the objective and of each constraint
     limits: tuple[float, ...]  # the limit of each constraint; empty without constraints
     threshold: int  # sites that have to stay in a masked sum; 0 is a sum without masks
+    fewest: int = 1  # sites that have to answer in a sum without masks
 
     @classmethod
     def from_value(cls, value: Any) -> ServerJob:
@@ -53,7 +55,7 @@ class ServerJob:
     def as_value(self) -> Any:
         """Return a form that the wire can carry."""
         about = (self.measures, self.names, self.functions, self.limits)
-        return (self.sites, self.model, self.method, self.l2, *about, self.threshold)
+        return (self.sites, self.model, self.method, self.l2, *about, self.threshold, self.fewest)
 
     @property
     def problem(self) -> Problem:
@@ -100,6 +102,25 @@ class _Run:
     costs: tuple[float, ...] = ()
     skipped: list[int] = field(default_factory=list)
     aims: tuple[float, ...] = ()  # the limits that rounds work with
+    price: float = 0.0  # of slack
+    tried: int = 0  # prices before this one
+    done: int = 0  # rounds at this price
+    keep: Callable[[Any], None] = lambda _: None
+
+    def as_value(self) -> Any:
+        """Return what a run goes on from after a break, in a form that can be encoded."""
+        state = self.state
+        known = tuple((one.constant, one.linear, one.curvature) for one in state.approximations)
+        at = (state.parameters, known, state.t, state.slack, state.multipliers)
+        heard = (self.totals, self.round, self.records, self.last, self.costs, tuple(self.skipped), self.aims)
+        return (*at, *heard, self.price, self.tried, self.done)
+
+    def take(self, value: Any) -> None:
+        """Go on from what `as_value` returned."""
+        w, known, t, slack, multipliers, *heard, self.price, self.tried, self.done = value
+        self.state = State(w, tuple(Quadratic(*one) for one in known), t, slack, multipliers)
+        self.totals, self.round, self.records, self.last, self.costs, skipped, self.aims = heard
+        self.skipped = list(skipped)
 
     @property
     def measures(self) -> int:
@@ -126,6 +147,8 @@ def conduct(
     say: Say,
     first: Array | None = None,
     functions: tuple[ParameterFunction, ...] = (),
+    kept: Any = None,
+    keep: Callable[[Any], None] = lambda _: None,
 ) -> Generator[Task, Heard, Result]:
     """Run Algorithm 1, Algorithm 2 or one of those they are compared with, from the first sum to the last.
 
@@ -141,8 +164,41 @@ def conduct(
         Parameters to begin with; by default those of the model's own start.
     functions
         The problem's functions of the parameters.
+    kept
+        What a run that broke off has given to `keep` last: this one goes on from there.
+    keep
+        Gets after every round what another run could go on from.
     """
     method, problem = method_from_value(job.method), job.problem
+    options = SSCA() if method.own_steps else cast("SSCA", method)
+    state = start(model.start(method.seed) if first is None else first, problem, options)
+    nothing = np.zeros(len(job.measures) + 2)
+    run = _Run(job, method, say, state, nothing, problem, functions, aims=job.limits, keep=keep)
+    if kept is None:
+        yield from _begin(run)
+        run.price = 0.0 if method.own_steps else options.penalty
+    else:
+        run.take(kept)
+    if method.own_steps:
+        yield from _rounds(run, 0.0)
+        return Result(run.state.parameters, run.measured, skipped=tuple(run.skipped))
+    met = False
+    while run.tried < options.penalties:
+        yield from _rounds(run, run.price)
+        met = _met(run, options)
+        if met or (not options.lower and _no_slack(run)):
+            break
+        # "Repeat Algorithm 2 with c = c_j until |s_j| is sufficiently small": it goes on from where it stands.
+        run.price *= 10
+        run.aims = _lower_aims(run) if options.lower else run.aims
+        run.tried, run.done = run.tried + 1, 0
+    state = run.state
+    return Result(state.parameters, run.measured, state.slack, state.multipliers, run.price, met, tuple(run.skipped))
+
+
+def _begin(run: _Run) -> Generator[Task, Heard, None]:
+    """Count the rows of all sites, and evaluate the parameters to begin with."""
+    job = run.job
     heard = yield Task("count", (), len(job.measures) + 2, 0)
     if heard.total is None:
         raise _too_few(job, heard, f"only {heard.answered} of {len(job.sites)} sites answered at the start")
@@ -151,24 +207,8 @@ def conduct(
             everybody = heard.answered == len(job.sites)
             who = "no site" if everybody else f"none of the {heard.answered} sites that answered"
             raise LabelError(f"{who} has a row of {name}, which a cost or its limit is about; leave it out")
-    options = SSCA() if method.own_steps else cast("SSCA", method)
-    state = start(model.start(method.seed) if first is None else first, problem, options)
-    run = _Run(job, method, say, state, heard.total, problem, functions, aims=job.limits)
+    run.totals = heard.total
     yield from _evaluate(run)
-    if method.own_steps:
-        yield from _rounds(run, 0.0)
-        return Result(run.state.parameters, run.measured, skipped=tuple(run.skipped))
-    c, met = options.penalty, False
-    for _ in range(options.penalties):
-        yield from _rounds(run, c)
-        met = _met(run, options)
-        if met or (not options.lower and _no_slack(run)):
-            break
-        # "Repeat Algorithm 2 with c = c_j until |s_j| is sufficiently small": it goes on from where it stands.
-        c *= 10
-        run.aims = _lower_aims(run) if options.lower else run.aims
-    state = run.state
-    return Result(state.parameters, run.measured, state.slack, state.multipliers, c, met, tuple(run.skipped))
 
 
 def _too_few(job: ServerJob, heard: Heard, what: str) -> PartySilent:
@@ -214,7 +254,7 @@ def _met(run: _Run, method: SSCA) -> bool:
 
 def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
     method, streak = run.method, 0
-    for index in range(method.rounds):
+    while run.done < method.rounds:
         run.round += 1
         w = run.state.parameters
         t = run.state.t
@@ -233,8 +273,10 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
             streak = 0
             run.state = _advance(run, heard.total.reshape(run.measures, -1), c)
         run.say(("progress", run.round, run.round))
-        if run.round % run.stride == 0 or index == method.rounds - 1:
+        run.done += 1
+        if run.round % run.stride == 0 or run.done == method.rounds:
             yield from _evaluate(run)
+        run.keep(run.as_value())
 
 
 def _advance(run: _Run, sums: Array, c: float) -> State:

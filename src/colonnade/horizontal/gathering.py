@@ -63,10 +63,13 @@ class _TooFewError(Exception):
         self.answered = answered
 
 
-def gather(sites: tuple[str, ...], threshold: int, task: Task) -> Generator[Asked, Answers, Heard]:
-    """Yield what to ask, be sent the answers, and return the sum; threshold 0 is a sum without masks."""
+def gather(sites: tuple[str, ...], threshold: int, task: Task, fewest: int = 1) -> Generator[Asked, Answers, Heard]:
+    """Yield what to ask, be sent the answers, and return the sum.
+
+    threshold 0 is a sum without masks, of `fewest` sites at least.
+    """
     asked = dict.fromkeys(range(len(sites)), (task.kind, *task.content))
-    stages = _masked(sites, threshold, task, asked) if threshold else _plain(sites, task, asked)
+    stages = _masked(sites, threshold, task, asked) if threshold else _plain(sites, task, asked, fewest)
     stage, told = next(stages)
     while True:
         answers = yield stage, told
@@ -83,10 +86,12 @@ def gather(sites: tuple[str, ...], threshold: int, task: Task) -> Generator[Aske
     return Heard(None if total is None else ring.decode(total), answered, silent, step_of(stage, threshold))
 
 
-def _plain(sites: tuple[str, ...], task: Task, asked: Answers) -> Generator[Asked, Answers, tuple[Any, int]]:
+def _plain(
+    sites: tuple[str, ...], task: Task, asked: Answers, fewest: int
+) -> Generator[Asked, Answers, tuple[Any, int]]:
     found = yield "task", asked
     values = [_value(found[number], task, sites[number]) for number in sorted(found)]
-    return (np.sum(values, axis=0, dtype=np.uint64) if values else None), len(values)
+    return (np.sum(values, axis=0, dtype=np.uint64) if len(values) >= fewest else None), len(values)
 
 
 def _masked(

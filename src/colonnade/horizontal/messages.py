@@ -28,6 +28,7 @@ METHODS: dict[str, type[SSCA | LocalSteps]] = {
     kind.name: kind for kind in (SSCA, FedAvg, MiniBatchSGD, ParallelRestartedSGD)
 }
 LAYERS, OWN = "layers", "own"
+SURVEY = "survey"  # a task before there is a model: sums that the columns of all sites are prepared by
 _MOST = 1 << 40  # parameters; no array of them is made before the server has sent as many
 _MOST_MEASURES = 1 << 16  # every one costs a pass over the rows
 
@@ -137,6 +138,8 @@ def _is_task(content: Any) -> bool:
     if not isinstance(content, tuple) or not content:
         return False
     kind, *rest = content
+    if kind == SURVEY:
+        return [type(one) for one in rest] == [int, str]
     arrays = len(rest) == 3 and type(rest[0]) is int and all(isinstance(one, np.ndarray) for one in rest[1:])
     return not rest if kind == "count" else kind in ("step", "evaluate") and arrays and rest[0] >= (kind == "step")
 

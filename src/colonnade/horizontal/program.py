@@ -11,10 +11,11 @@ from typing import Any
 
 from colonnade.data.identity import Identity
 from colonnade.errors import OptionError, ProtocolError
+from colonnade.horizontal.answering import Own, Turn, going_on
 from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.gathering import Heard, Task, gather, step_of
 from colonnade.horizontal.messages import instruction, method_from_value, model_from_value
-from colonnade.horizontal.site_work import Own, SiteRows, SiteWork, Turn, going_on
+from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.horizontal.torch_whole import function_of, maker_of
 from colonnade.runtimes.net import Net
 
@@ -46,7 +47,7 @@ async def serve(
     told = ServerJob.from_value(job)
     model = model_from_value(told.model, maker_of(network), "the server")
     net.spare(told.sites)
-    desk = _Desk(net, told)
+    desk = Desk(net, told)
     run = conduct(told, model, net.report, first, functions=tuple(map(function_of, functions)))
     task = next(run)
     while True:
@@ -63,22 +64,28 @@ async def serve(
             return end.value.as_value()
 
 
-class _Desk:
+def wait_of(method: Any, deadline: float) -> float:
+    """Return for how many seconds a site may be silent in a stage of a sum; refuse more than a deadline allows."""
+    wait = method_from_value(method).wait or _WAIT * deadline
+    if wait > _LONGEST * deadline:
+        raise OptionError(
+            f"wait must be at most {_LONGEST:g} of the runtime's deadline, {_LONGEST * deadline:g} s, got {wait:g}: "
+            f"the other sites would take the server for dead; raise the deadline"
+        )
+    return wait
+
+
+class Desk:
     """Where the server collects its sums."""
 
     def __init__(self, net: Net, job: ServerJob) -> None:
         self._net, self._job, self._serial = net, job, 0
-        self._wait = method_from_value(job.method).wait or _WAIT * net.deadline
-        if self._wait > _LONGEST * net.deadline:
-            raise OptionError(
-                f"wait must be at most {_LONGEST:g} of the runtime's deadline, {_LONGEST * net.deadline:g} s, got "
-                f"{self._wait:g}: the other sites would take the server for dead; raise the deadline"
-            )
+        self._wait = wait_of(job.method, net.deadline)
 
     async def sum(self, task: Task) -> Heard:
         """Collect one sum over all sites that stay to its end."""
         self._serial += 1
-        stages = gather(self._job.sites, self._job.threshold, task)
+        stages = gather(self._job.sites, self._job.threshold, task, self._job.fewest)
         stage, contents = next(stages)
         while True:
             answers = await self._ask(stage, contents)

@@ -6,8 +6,6 @@ messages. Both bring the same instructions and take back the same answers, so a 
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,15 +17,13 @@ from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.whole import WholeModel, costs
 from colonnade.crypto.masks import KeyPair
 from colonnade.crypto.ring import Ring
-from colonnade.data.identity import Identity
-from colonnade.data.site import MIN_ROWS
 from colonnade.errors import OptionError, ProtocolError
-from colonnade.horizontal.messages import Make, is_job, method_from_value, model_from_value
+from colonnade.horizontal.answering import Answering, Own, digest_of_told
+from colonnade.horizontal.messages import is_job, method_from_value, model_from_value
 from colonnade.horizontal.own_functions import checked
 from colonnade.horizontal.row_keys import check_enough
 from colonnade.objective.expressions import RowFunction
-from colonnade.runtimes.wire import encode, expect_array
-from colonnade.sums.dropout import FEWEST, Member, SumTerms
+from colonnade.runtimes.wire import expect_array
 
 Array = npt.NDArray[Any]
 
@@ -66,63 +62,8 @@ class SiteRows:
         return len(self.y)
 
 
-@dataclass(frozen=True)
-class Own:
-    """What a site's owner gave it beside its rows, and no server can give."""
-
-    network: Make | None = None  # the function that makes its network, where the model is one of torch
-    identity: Identity | None = None  # what it signs with
-    roster: Mapping[str, bytes] | None = None  # the public keys of all sites
-    functions: tuple[RowFunction, ...] = ()  # those of the problem, where it has any
-    min_rows: int = MIN_ROWS  # the fewest that it answers about
-
-
 @dataclass
-class Turn:
-    """A site's part in one masked sum that is under way."""
-
-    member: Member
-    value: Array
-    parts: tuple[int, ...] = ()  # the sites that are chosen, while the part of all others is 0; empty where all are
-
-    def answer(self, stage: str, content: Any) -> Any:
-        """Answer a stage after the first; the server may see all of the answer."""
-        if stage == "keys":
-            announced = {number: tuple(keys) for number, *keys in content}
-            return tuple(self.member.share(_once(announced, content)).items())
-        if stage == "letters":
-            return self.member.mask(_once(dict(content), content), self.value)
-        if stage == "survivors":
-            if self.parts and len({*self.parts} & {*content}) < FEWEST:
-                raise ProtocolError(
-                    f"the server asks to unmask a sum in which only {len({*self.parts} & {*content})} of the sites "
-                    f"that are left have a part; that would be its own"
-                )
-            return self.member.sign(list(content))
-        if stage == "signatures":
-            return tuple(self.member.unmask(_once(dict(content), content)).items())
-        raise ProtocolError(f"the server asks for stage {stage!r}, which no masked sum has; use one version everywhere")
-
-
-def _once(found: dict[int, Any], content: tuple[Any, ...]) -> dict[int, Any]:
-    if len(found) < len(content):
-        raise ProtocolError("the server names a member of a sum twice in one message")
-    return found
-
-
-def _digest(value: Any) -> bytes:
-    return hashlib.sha256(encode(value)).digest()
-
-
-def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
-    """Answer a later stage of the sum that this site has begun."""
-    if turn is None or turn.member.serial != serial:
-        raise ProtocolError(f"the server asks for stage {stage!r} of sum {serial}, which this site has not begun")
-    return turn.answer(stage, content)
-
-
-@dataclass
-class SiteWork:
+class SiteWork(Answering):
     """One site in one run."""
 
     number: int  # its place among all sites, from 0
@@ -134,7 +75,7 @@ class SiteWork:
     threshold: int  # 0 is a sum without masks
     train: SiteRows
     validation: SiteRows | None = None
-    own: Own = Own()
+    own: Own = field(default_factory=Own)
     told: bytes = b""  # a digest of all that the server tells every site of the run
     channel: KeyPair = field(default_factory=KeyPair)  # for letters to other sites
     _latest: int = -1
@@ -171,7 +112,7 @@ class SiteWork:
                 f"the problem has {needed} functions of rows, and site {name!r} was given {len(own.functions)}; give "
                 f"it functions=, those of the others, in the order in which the problem names them"
             )
-        told = _digest((*job[1:], *also))
+        told = digest_of_told((*job[1:], *also))
         return cls(number, names, *made, measures, float(l2), threshold, train, validation, own, told)
 
     @property
@@ -183,19 +124,6 @@ class SiteWork:
     def sites(self) -> int:
         """How many sites there are."""
         return len(self.names)
-
-    def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:
-        """Begin a sum: compute this site's part of it, and answer with the part itself or with keys for its masks."""
-        if serial <= self._latest:
-            raise ProtocolError(f"the server asks for sum {serial} after sum {self._latest}; each has its own number")
-        self._latest = serial
-        value = self._encoded(*content)
-        if not self.threshold:
-            return None, value
-        # Letters open only between sites that were asked for the same, or a server could ask all but one for nothing.
-        terms = SumTerms(self.names, serial, self.threshold, _digest((self.told, *content)))
-        member = Member(self.number, terms, self.channel, self.own.identity, self.own.roster)
-        return Turn(member, value, self._parts(*content)), member.public
 
     def _parts(self, kind: str, *content: Any) -> tuple[int, ...]:
         return self.method.chosen(self.sites, int(content[0])) if kind == "step" else ()

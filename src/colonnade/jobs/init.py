@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from colonnade.errors import OptionError, one_of
@@ -234,6 +234,20 @@ def init(
     if strangers := [name for name in holders if name not in parties]:
         raise OptionError(f"labels are held by parties, {strangers[0]!r} is none; parties are {', '.join(parties)}")
     word, job, why = _protected(folder.name, parties, holders, model, protection)
+    told = described(toml.parse(job.encode(), JOB, "job.toml"))
+    files = {
+        name: party_text(name, labels=name in holders, model=model, protection=word, accept=disclosed_of(told, name))
+        for name in parties
+    }
+    written = written_into(folder, job, files)
+    for name in parties[1:]:
+        bundle(folder, name)
+    tell(f'protection = "{word}"{why}')
+    return written
+
+
+def written_into(folder: Path, job: str, files: Mapping[str, str]) -> list[Path]:
+    """Write a job, each party's file and test certificates into a new folder; return the paths of the files."""
     try:
         if folder.exists() and any(folder.iterdir()):
             raise OptionError(f"the folder {str(folder)!r} is there already and not empty; choose another name")
@@ -245,15 +259,10 @@ def init(
     make_authority(folder / "certificates")
     written = [folder / "job.toml"]
     written[0].write_text(job, encoding="utf-8")
-    for name in parties:
+    for name, text in files.items():
         issue(folder / "certificates", name)
         written.append(folder / f"{name}.toml")
-        accept = disclosed_of(described(toml.parse(job.encode(), JOB, "job.toml")), name)
-        own = party_text(name, labels=name in holders, model=model, protection=word, accept=accept)
-        written[-1].write_text(own, encoding="utf-8")
-    for name in parties[1:]:
-        bundle(folder, name)
-    tell(f'protection = "{word}"{why}')
+        written[-1].write_text(text, encoding="utf-8")
     return written
 
 

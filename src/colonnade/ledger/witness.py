@@ -13,7 +13,7 @@ start of the next run.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -48,9 +48,18 @@ class Witness:
     """One party's side of the exchange, for one run."""
 
     def __init__(
-        self, ledger: Ledger, me: str, job: str, keys: tuple[Sign, Check, Credentials], tell: Callable[[str], None]
+        self,
+        ledger: Ledger,
+        me: str,
+        job: str,
+        keys: tuple[Sign, Check, Credentials],
+        tell: Callable[[str], None],
+        partners: Collection[str] = (),
     ) -> None:
         self._ledger, self._me, self._job, self._tell = ledger, me, job, tell
+        self._partners = partners  # those that this party has a line to; none named is all of the run
+        self._ended: set[str] = set()  # those for whom the run is over
+        self.absent: Collection[str] = ()  # those of them that are not there at the end
         self._sign, self._check, self._credentials = keys
         self._vouch = vouched(self._credentials.authority)
         # What was seen before this run: another process of this party may meanwhile see later lines of a partner than
@@ -76,6 +85,25 @@ class Witness:
             self._take_receipt(peer, await net.recv(peer, "ledger receipt"), head, shown[peer])
             self._keep_seen(peer, *mine[peer])
             self._before.setdefault(peer, []).append(mine[peer][0])
+
+    async def meet_again(self, net: Net, peer: str, came: Any, seconds: float) -> bool:
+        """Do the same with one partner that comes again in the middle of a run, and whose first word this is.
+
+        Whether it answered in time.
+        """
+        shown = self._take_head(peer, came)
+        self._compare(peer, shown)
+        head = self._ledger.head(self._me)
+        seen = sorted(self._ledger.seen_of(peer), key=lambda statement: statement.job != self._job)
+        await net.send(peer, "ledger head", self._show(head, seen[:_MOST_SEEN]))
+        statement, signed = self._statement(peer, shown)
+        await net.send(peer, "ledger receipt", (statement.text, signed))
+        if not (receipt := await net.recv_within(peer, "ledger receipt", seconds)):
+            return False
+        self._take_receipt(peer, receipt[0], head, shown)
+        self._keep_seen(peer, statement, signed)
+        self._before.setdefault(peer, []).append(statement)
+        return True
 
     def _compare(self, peer: str, shown: Shown) -> None:
         """Check that this party's ledger holds what the peer has seen of it, and that the peer's has not shrunk."""
@@ -106,11 +134,19 @@ class Witness:
 
     # -- its end ------------------------------------------------------------------------------------------------
 
-    async def end(self, net: Net) -> None:
-        """Show the ledger once more and keep what the partners say; a failure is noted, and costs nothing else."""
+    async def end(self, net: Net, peers: Collection[str] | None = None) -> None:
+        """Show the ledger once more and keep what the partners say; a failure is noted, and costs nothing else.
+
+        peers: some of them only, for whom the run ends before it ends for others; it has ended for them then.
+        """
+        others = [peer for peer in (self._others(net) if peers is None else peers) if peer not in self._ended]
+        if self._ended and not others:
+            return
         self._ledger.seal("done")
-        head, others = self._ledger.head(self._me), self._others(net)
+        head = self._ledger.head(self._me)
+        self._ended.update(others)
         until, why = net.elapsed() + net.deadline, dict.fromkeys(others, SILENT)
+        others = [peer for peer in others if peer not in self.absent]
         shown: dict[str, Shown] = {}
         try:
             for peer in others:
@@ -142,7 +178,7 @@ class Witness:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def _others(self, net: Net) -> list[str]:
-        return [name for name in net.names if name != self._me]
+        return [name for name in net.names if name != self._me and (not self._partners or name in self._partners)]
 
     def _show(self, head: Head, seen: list[Statement]) -> tuple[Any, ...]:
         told = tuple(statement.text for statement in seen)

@@ -150,7 +150,7 @@ def module_of(how: Any, state: Any, party: str, seed: int) -> Any:
         with alone():  # torch draws first parameters, of which none stays, from the stream of the whole process
             module = build(what)
     elif kind == "named":
-        module = _made(_imported(what, party), what, party, seed)
+        module = _made(imported(what, party), what, party, seed)
     elif what in _waiting:
         module = copy.deepcopy(_waiting[what])
     else:
@@ -172,7 +172,7 @@ def _found(name: str) -> Any:
     return found
 
 
-def _imported(name: str, party: str) -> Any:
+def imported(name: str, party: str) -> Any:
     """Import the function or class of that name."""
     where, _, what = name.partition(":")
     hint = "give 'module:name' or 'file.py:name' of a function without arguments that makes a torch.nn.Module"

@@ -14,6 +14,7 @@ from colonnade.errors import (
     JobMismatch,
     OptionError,
     PartyFailed,
+    PartyLost,
     at_least,
 )
 from colonnade.remote import streams
@@ -27,7 +28,7 @@ from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.streams import Stream
 from colonnade.remote.terms import RunTerms
 from colonnade.remote.tls import check_security, why
-from colonnade.runtimes.endpoint import STOPPED
+from colonnade.runtimes.endpoint import ABORT, STOPPED
 from colonnade.runtimes.net import Observer, PerLane
 from colonnade.runtimes.wire import Value
 
@@ -60,7 +61,7 @@ class NetworkNet(StagedNet):
         self.silence = max(streams.QUIET, deadline)
         self.terms, self.credentials = RunTerms.of(place.names, job), credentials
         self.identity = OwnIdentity(credentials) if credentials else None
-        self.lines = {name: PeerLine(self, name) for name in self.others()}
+        self.lines = {name: PeerLine(self, name) for name in place.peers}
         self.refuse = Refusals()
         self._closing = False
         self._listener: Listener | None = None
@@ -167,7 +168,7 @@ class NetworkNet(StagedNet):
         if peer not in self._gone and not self._closing:
             step = self._step_awaited(peer)
             text = f"party {peer!r} was out of reach for {self.grace:g} s at step {step!r}{self._round()}: {reason}"
-            self.break_off(PartyFailed(text, peer, step), UNREACHABLE)
+            self.break_off(PartyLost(text, peer, step), UNREACHABLE)
         self.stirred()
 
     def restarted(self, peer: str) -> None:
@@ -176,8 +177,43 @@ class NetworkNet(StagedNet):
         if peer not in self._gone and not self._closing:
             step = self._step_awaited(peer)
             text = f"party {peer!r} {RESTARTED} step {step!r}{self._round()}"
-            self.break_off(PartyFailed(text, peer, step), RESTARTED)
+            self.break_off(PartyLost(text, peer, step), RESTARTED)
         self.stirred()
+
+    # -- who leaves and comes again -----------------------------------------------------------------------------
+
+    def takes_again(self, peer: str) -> bool:
+        """Whether this party does without that one for a while: it leads a run that the other may leave."""
+        return self.started and self._place.hub == self.me and peer in self._spared and peer not in self._gone
+
+    @property
+    def comes_again(self) -> bool:
+        """Whether this party may join a run that others have begun: an earlier start of it took part in it."""
+        return not self.started and self._place.hub not in ("", self.me)
+
+    def left(self, peer: str) -> None:
+        """A party that may leave has left: whoever waits for it, within a time, waits no longer."""
+        self._arriving.pop(peer, None)
+        self._end_waits(lambda sender, wait: sender == peer and wait.until is not None)
+        self.refuse.write(f"{peer!r} is away; the run goes on without it until it comes again", logging.INFO)
+        self.stirred()
+
+    def take_again(self, peer: str) -> None:
+        """A party that had left was started anew, and is a stranger whose first message is its first."""
+        if peer in self._cutting:
+            raise NotNow("a message to its earlier start is still on its way")
+        self._arriving.pop(peer, None)
+        self._next_out[peer] = self._next_in[peer] = 0
+        self._held[peer].clear()
+        self._inbox.forget(peer)
+        self._end_waits(lambda sender, wait: sender == peer and wait.until is not None)
+        self.refuse.write(f"{peer!r} was started anew and takes part again", logging.INFO)
+
+    def _control(self, frm: str, kind: int, texts: tuple[str, ...]) -> None:
+        if kind == ABORT and self.takes_again(frm) and (*texts[:1], *texts[2:]) == (frm, STOPPED, frm):
+            self.lines[frm].leave()
+        else:
+            super()._control(frm, kind, texts)
 
     def fail(self, error: BaseException, what: str = "") -> None:
         """See `Endpoint.fail`; a party that is stopped before the start may come again, and the others wait for it."""
@@ -187,6 +223,11 @@ class NetworkNet(StagedNet):
             super().fail(error, what)
 
     # -- frames -------------------------------------------------------------------------------------------------
+
+    def _emit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> None:
+        """See `Endpoint._emit`; what is for a party without a line, or away, does not leave and is not counted."""
+        if to in self.lines and not self.lines[to].away:
+            super()._emit(to, kind, seq, tag, value)
 
     def _put_frame(self, to: str, frame: bytes) -> None:
         self.lines[to].push(frame)
@@ -198,6 +239,8 @@ class NetworkNet(StagedNet):
     async def send(self, to: str, tag: str, value: Value) -> None:
         """See `Net.send`; waits while more is under way to that party than its line may keep."""
         if to in self.lines:
+            if self.lines[to].away and self.broken is None:
+                return
             await self.room_for(to, tag)
         await super().send(to, tag, value)
 

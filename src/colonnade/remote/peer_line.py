@@ -51,6 +51,7 @@ class PeerLine:
         self.stage = 0  # how far the peer is on its way to the start of the run
         self.ending = False  # the peer has said its last word: the end of its connection is no break
         self.over = False  # hung up, or lost
+        self.away = False  # the peer has left, and may come again as a new start of itself
         self.trouble = _NOBODY  # the last one
         self._stream: Stream | None = None
         self._sending = False  # there is more to be sent in the next turn of the loop
@@ -75,14 +76,14 @@ class PeerLine:
     @property
     def deaf(self) -> bool:
         """Whether nothing that is said now will ever be heard."""
-        return self.over or (self.ending and not self.up)
+        return self.over or self.away or (self.ending and not self.up)
 
     @property
     def settled(self) -> bool:
         """Whether nothing that this party said can still be missed by the peer."""
         if not self.up and (self.ending or not self._net.started):
             return True
-        return self.over or self.flow.settled
+        return self.over or self.away or self.flow.settled
 
     def push(self, frame: bytes) -> None:
         """Send a frame, now or when the line is up again."""
@@ -197,19 +198,23 @@ class PeerLine:
     def _agree(self, handshake: Handshake) -> None:
         """Nothing of this line changes before the peer has proved that it speaks now, and to this party."""
         relation, hello = handshake.conclude(), handshake.hello
-        if self.over:
+        if self.over or (self.away and relation != RESTARTED):
             raise NotNow("its line was given up")
-        if relation == BEHIND:
+        if relation == BEHIND and not self._net.comes_again:
             raise NotNow("it is still in a run with an earlier start of this party")
         if relation == RESTARTED:
             if self._net.started and self.up:
                 raise NotNow("it is in this run already; was it started twice?")
-            if self._net.started:
+            if self._net.takes_again(self.peer):
+                self._net.take_again(self.peer)
+            elif self._net.started:
                 self._net.restarted(self.peer)
                 raise NotNow("it was restarted and lost its state")
             self.flow, self._frames, self.stage = Reliable(), FrameReader(MAX_MESSAGE), 0
+            self.away = self.ending = False
         # While this connection was being made, the one before it may have brought a later word of what has arrived.
-        received = max(hello.received, self.flow.acknowledged)
+        # What a peer that is behind has received, it had from an earlier start of this party.
+        received = 0 if relation == BEHIND else max(hello.received, self.flow.acknowledged)
         if not self.flow.fits(received):
             raise HandshakeFailed(f"its hello does not fit: it has received {hello.received} bytes")
         if hello.package != handshake.own.package:
@@ -249,8 +254,16 @@ class PeerLine:
         if self._net.onlooker is not None:
             self._net.onlooker(self._net.elapsed(), (LINE, self.peer, up, "" if up else self.trouble))
 
+    def leave(self) -> None:
+        """The peer has left, and nothing is kept for it: if it comes again, it begins anew."""
+        if not self.away:
+            self.away, self.flow, self._frames = True, Reliable(), FrameReader(MAX_MESSAGE)
+            self._net.left(self.peer)
+
     def _lost(self) -> None:
-        if self._net.started:
+        if self._net.takes_again(self.peer):
+            self.leave()
+        elif self._net.started:
             self.over = True
             self._net.unreachable(self.peer, self.trouble)
         else:  # before the start, the patience decides
@@ -278,6 +291,8 @@ class PeerLine:
 
     def _take(self, message: bytes) -> None:
         """Take a message of the peer's; one that does not fit ends the connection."""
+        if self.away:
+            return
         try:
             stage, data = self.flow.take(message)
         except ProtocolError as error:
@@ -297,7 +312,7 @@ class PeerLine:
         net = self._net
         try:
             for payload in self._frames.feed(data):
-                if net.arrived(self.peer, payload) in (ABORT, BYE):
+                if net.arrived(self.peer, payload) in (ABORT, BYE) and not self.away:
                     self.ending = True
         except ProtocolError as error:
             self.over = True

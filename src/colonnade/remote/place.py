@@ -18,11 +18,14 @@ class NetworkPlace:
 
     addresses: "host:port" of every party that others can dial, None for one that only dials out.
     listen: where this party waits for those who dial it, if that is not its address (behind a gateway: "0.0.0.0:7000").
+    hub: the one party that has a line to every other, where the others have none to each other; "" for a line between
+        every two. The hub lets a party that it may do without come again in the middle of a run.
     """
 
     me: str
     addresses: Mapping[str, str | None]
     listen: str | None = None
+    hub: str = ""
 
     def __post_init__(self) -> None:
         if self.me not in self.addresses:
@@ -32,8 +35,8 @@ class NetworkPlace:
                 host_and_port(f"the address of party {name!r}", address)
         if self.listen is not None:
             host_and_port("listen", self.listen)
-        for name in self.names:
-            if name != self.me and self.addresses[name] is None and self.addresses[self.me] is None:
+        for name in self.peers:
+            if self.addresses[name] is None and self.addresses[self.me] is None:
                 raise OptionError(
                     f"parties {self.me!r} and {name!r} both have no address, so neither can dial the other; give one "
                     f"of them an address that the other can reach"
@@ -43,6 +46,11 @@ class NetworkPlace:
     def names(self) -> tuple[str, ...]:
         """All parties, in their order."""
         return tuple(self.addresses)
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The parties to whom this one has a line."""
+        return tuple(name for name in self.names if name != self.me and self.hub in ("", self.me, name))
 
     def dials(self, peer: str) -> bool:
         """Whether this party dials that one: who has an address is dialled, and if both have, the later of the two."""

@@ -46,6 +46,9 @@ MAX_TAG = 63  # characters: at most 4 bytes each, so that the length fits into i
 # so that a run ends *within* its deadline. Whoever was too busy to probe in time still waits that long for the answers.
 _PROBE_AT, GIVE_UP_AT, _ANSWER_IN, CHECKS_PER_DEADLINE = 0.70, 0.90, 0.10, 20
 
+# The part of the deadline after which a message of a party that a run does without is taken for lost.
+_LOST_AFTER = 1 / 20
+
 # What a party did, as the others are told: never more than this and the names of a party and a step.
 SILENT, DIED, ENDED, MALFORMED = "was silent at", "died at", "ended its program before", "sent a malformed message at"
 STOPPED, CROWDED = "was stopped by its owner at", "sent more than may wait at"
@@ -118,6 +121,7 @@ class Endpoint:
         self._answered: dict[str, deque[tuple[str, float]]] = {}  # the last questions of each party, and when
         self._gone: set[str] = set()
         self._spared: set[str] = set()
+        self._gaps: dict[str, tuple[int, float]] = {}  # of those: the frame that is missing, and since when
         self.broken: RunFailed | None = None
 
     # -- what a runtime adds ------------------------------------------------------------------------------------
@@ -214,6 +218,10 @@ class Endpoint:
         """See `Net.spare`."""
         self._spared |= set(names)
 
+    def ended(self, name: str) -> bool:
+        """See `Net.ended`."""
+        return name in self._gone
+
     def make_room(self, longest: int) -> None:
         """Send and take messages of at most so many bytes."""
         self.longest = longest
@@ -247,16 +255,34 @@ class Endpoint:
                 if self.in_order and seq > self._next_in[frm]:
                     raise ProtocolError(f"frame {seq} came, though frame {self._next_in[frm]} is still to come")
                 held[seq] = (kind, tag, value)
-                while (frame := held.pop(self._next_in[frm], None)) is not None:
-                    self._next_in[frm] += 1
-                    if frame[0] == DATA:
-                        self._accept(frm, frame[1], frame[2])
-                    else:
-                        self.peer_ended(frm)
+                self._accept_held(frm)
         else:
             words = type(value) is tuple and len(value) <= _MOST_TEXTS
             words = words and all(type(text) is str and len(text) <= _LONGEST_TEXT for text in value)
             self._control(frm, kind, value if words else ())
+
+    def _accept_held(self, frm: str) -> None:
+        """Take the frames that were held and are next now."""
+        while (frame := self._held[frm].pop(self._next_in[frm], None)) is not None:
+            self._next_in[frm] += 1
+            if frame[0] == DATA:
+                self._accept(frm, frame[1], frame[2])
+            else:
+                self.peer_ended(frm)
+
+    def _skip_lost(self) -> None:
+        """Give up a message of a party that is spared, once others of it have waited for a while behind the gap."""
+        for frm in self._spared & set(self._held):
+            if not self._held[frm]:
+                self._gaps.pop(frm, None)
+                continue
+            first, since = self._gaps.get(frm, (-1, 0.0))
+            if first != self._next_in[frm]:
+                self._gaps[frm] = (self._next_in[frm], self._now())
+            elif self._now() - since >= _LOST_AFTER * self.deadline:
+                del self._gaps[frm]
+                self._next_in[frm] = min(self._held[frm])
+                self._accept_held(frm)
 
     def _control(self, frm: str, kind: int, texts: tuple[str, ...]) -> None:
         # Frames between endpoints carry only names of parties and steps.
@@ -367,6 +393,7 @@ class Endpoint:
     def check_deadlines(self) -> None:
         """Called by the runtime CHECKS_PER_DEADLINE times per deadline."""
         now = self._now()
+        self._skip_lost()
         self._end_waits(lambda _, wait: wait.until is not None and now >= wait.until)
         for (frm, tag), waits in list(self._waiting.items()):
             for wait in waits:

@@ -51,6 +51,12 @@ class Inbox:
         """Let so many more bytes wait, where messages may be longer than the bounds think."""
         self._more = more
 
+    def forget(self, frm: str) -> None:
+        """Drop all that waits of a sender."""
+        for key in [key for key in self.boxes if key[0] == frm]:
+            del self.boxes[key]
+        self._bytes[frm] = self._messages[frm] = 0
+
     def take(self, frm: str, tag: str) -> Any:
         """The oldest message of this step, of which there is one."""
         value, size = self.boxes[frm, tag].popleft()

@@ -155,7 +155,11 @@ class Net(Protocol):
         ...
 
     def spare(self, names: Collection[str]) -> None:
-        """These parties may die without ending the run: from now on they are merely silent."""
+        """These parties may die, and messages of theirs be lost, without ending the run: they are silent then."""
+        ...
+
+    def ended(self, name: str) -> bool:
+        """Whether a party has ended its program, or died where it may: nothing more will come from it."""
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:

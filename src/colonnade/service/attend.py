@@ -28,8 +28,8 @@ def place_of(job: Job, party: PartyFile, *, serving: bool) -> NetworkPlace:
     """Return where this party stands among the others; one that serves elsewhere than it trains can do both at once."""
     if serving and job.serving:
         listen = party.listen_serving if party.name in job.serving else party.listen
-        return NetworkPlace(party.name, {**job.addresses, **job.serving}, listen)
-    return NetworkPlace(party.name, job.addresses, party.listen)
+        return NetworkPlace(party.name, {**job.addresses, **job.serving}, listen, job.hub)
+    return NetworkPlace(party.name, job.addresses, party.listen, job.hub)
 
 
 def attend(
@@ -46,6 +46,7 @@ def attend(
     model: Used | None = None,
     rows: Callable[..., int] = lambda *_: 0,
     onlooker: Onlooker | None = None,
+    meet: Callable[[Witness], None] = lambda _: None,
 ) -> Outcome:
     """Carry out a program with the others. Nothing private is read, by `read`, before every handshake has succeeded.
 
@@ -53,7 +54,8 @@ def attend(
     this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
     about people that may leave. model: the finished one that is put to use, which the budget pays for but once.
     rows: of the party's own table, from what was read: messages about more of them may be longer. onlooker: hears which
-    lines are up, who is waited for and, in the end, how many bytes left for whom.
+    lines are up, who is waited for and, in the end, how many bytes left for whom. meet: gets the witness of this run,
+    where partners may leave it and come again.
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.summed)
@@ -64,7 +66,9 @@ def attend(
     private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
     digest = RunTerms.of(job.parties, agreed).digest.hex()
     purpose = {key: agreed[key] for key in ("purpose", "asker", "training", "start") if key in agreed}
-    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
+    partners = place_of(job, party, serving=agreed.get("purpose") == "scoring").peers
+    company = [name for name in job.parties if name == party.name or name in partners]
+    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": company}
     found: list[Any] = []
 
     async def keep(net: Net, *given: Any) -> None:
@@ -81,14 +85,15 @@ def attend(
         budget.keep_in(ledger)
     counts = LabelCounts(party.name, party.policy.max_label_counts, party.policy.max_binnings)
     counts.keep_in(ledger)
-    witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
+    witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell, partners)
+    meet(witness)
     common: dict[str, Any] = {
         "longest": lambda *given: party.policy.message_bytes(rows(*given)),
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
         "onlooker": onlooker,
         "door": PolicyDoor(party.name, party.policy, ledger, budget if model is None else None, counts),
     }  # fmt: skip
-    tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
+    tell(f"waiting for {', '.join(partners)}")
     try:
         if budget is not None and model is not None:
             budget.use(model)

@@ -47,16 +47,17 @@ def check(job: Job, party: PartyFile, sealed_costs: Sealed = lambda *_: "") -> l
     how += f"; {job.fits} trainings, {job.tries} in each of {job.folds} folds and the last one" if job.folds else ""
     found = [Finding("job", True, f"{len(job.parties)} parties, {how}"), Finding("protection", None, words_of(job))]
     found += [Finding("defence", None, f"{one.words}, by {one.by}") for one in job.defences]
-    found.append(tried("certificates", lambda: _certificates(party)))
-    found.append(tried("folder", lambda: _folder(party)))
+    found.append(tried("certificates", lambda: own_certificates(party)))
+    found.append(tried("folder", lambda: own_folder(party)))
     found += [tried("watch", lambda: check_watch(party.watch))] if party.watch.names else []
     if party.engine is not None:
         found.append(tried("engine", party.engine.ready))
     found += _data(job, party, sealed_costs)
-    return [*found, *(_peer(job, party, name) for name in job.parties if name != party.name)]
+    return [*found, *(seen_peer(job, party, name) for name in job.parties if name != party.name)]
 
 
-def _certificates(party: PartyFile) -> str:
+def own_certificates(party: PartyFile) -> str:
+    """Say which certificate a party shows, once it is found to be good."""
     certificates.load(party.certificates, party.name)
     own = certificates.own_fingerprint(party.certificates)
     return f"{party.certificates.certificate.name}, made out to {certificates.dns_name(party.name)}, {own}"
@@ -169,7 +170,7 @@ def _batches(job: Job, party: PartyFile, rows: int, columns: int) -> str:
     return f"large enough for {sizes[party.name]} columns"
 
 
-def _folder(party: PartyFile) -> str:
+def own_folder(party: PartyFile) -> str:
     """Return where the party's files go; the folder is there, or can be made."""
     there = next(path for path in (party.folder, *party.folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
@@ -179,8 +180,9 @@ def _folder(party: PartyFile) -> str:
     return str(party.folder)
 
 
-def _peer(job: Job, party: PartyFile, name: str) -> Finding:
-    place, what = NetworkPlace(party.name, job.addresses, party.listen), f"peer {name}"
+def seen_peer(job: Job, party: PartyFile, name: str) -> Finding:
+    """Look whether another party is there and has the same job; nothing is sent but a greeting."""
+    place, what = NetworkPlace(party.name, job.addresses, party.listen, job.hub), f"peer {name}"
     if not place.dials(name):
         return Finding(what, True, "dials this party; it is seen when it runs")
     try:

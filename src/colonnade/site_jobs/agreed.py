@@ -1,0 +1,110 @@
+"""What sites tell of themselves and have agreed on before training: forms that are checked when they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import ProtocolError
+from colonnade.horizontal.messages import instruction
+from colonnade.runtimes.wire import Value
+
+MOST_COLUMNS, MOST_LEVELS, _MOST_TEXT = 10_000, 1000, 1 << 24
+_TRAINING_ID = 32
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """The preparation of columns, the classes, and the id of the training."""
+
+    kinds: tuple[tuple[str, str], ...]  # of columns, in their order: (name, what it holds)
+    preparation: str  # what it learned, as JSON
+    classes: tuple[Any, ...]
+    training: str
+
+    def as_value(self) -> Value:
+        """Return a form that the wire can carry."""
+        return (self.kinds, self.preparation, self.classes, self.training)
+
+    @classmethod
+    def from_value(cls, value: Any) -> Agreed:
+        """Read what `as_value` wrote."""
+        match value:
+            case (tuple(kinds), str(text), tuple(classes), str(training)) if (
+                all(_texts(one, 2) for one in kinds)
+                and len(text) <= _MOST_TEXT
+                and len(training) == _TRAINING_ID
+                and set(training) <= set("0123456789abcdef")
+                and {type(one) for one in classes} in ({str}, {int}, {bool})
+            ):
+                return cls(kinds, text, classes, training)
+        raise ProtocolError("the server tells no agreement that this site can read; use one version everywhere")
+
+
+def _texts(value: Any, count: int) -> bool:
+    return type(value) is tuple and len(value) == count and {type(one) for one in value} == {str}
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a site tells the server first."""
+
+    columns: tuple[tuple[str, str, tuple[Any, ...]], ...]  # (name, what it holds, its categories)
+    classes: tuple[Any, ...]
+    key: tuple[bytes, bytes, bytes]  # of the site, the certificate that vouches for it, its signature
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What each column holds."""
+        return {name: kind for name, kind, _ in self.columns}
+
+    @classmethod
+    def from_value(cls, value: Any, site: str) -> Introduction:
+        """Read what a site told."""
+        match value:
+            case (tuple(columns), tuple(classes), (bytes(), bytes(), bytes()) as key) if (
+                0 < len(columns) <= MOST_COLUMNS
+                and all(_is_column(one) for one in columns)
+                and len({one[0] for one in columns}) == len(columns)
+                and len(classes) <= MOST_LEVELS
+                and {type(one) for one in classes} in ({str}, {int}, {bool})
+            ):
+                return cls(columns, classes, key)
+        raise ProtocolError(
+            f"site {site!r} must introduce itself by columns and classes, with at most {MOST_COLUMNS} columns and "
+            f"{MOST_LEVELS} categories of each"
+        )
+
+
+def _is_column(value: Any) -> bool:
+    if type(value) is not tuple or len(value) != 3:
+        return False
+    name, kind, levels = value
+    same = type(levels) is tuple and len(levels) <= MOST_LEVELS and {type(one) for one in levels} in SAME
+    return type(name) is str and type(kind) is str and same
+
+
+SAME: tuple[set[type], ...] = (set(), {str}, {float})
+
+WHO, AGREED, REFUSED, WAIT, DONE = "who", "agreed", "refused", "wait", "done"
+
+
+def told(message: Any) -> tuple[str, int, Any]:
+    """Return (stage, number of the sum, content) of what the server tells a site; refuse anything else."""
+    match message:
+        case ("who", int(), tuple(content)) if all(
+            type(one) is tuple and [type(part) for part in one] == [str, bytes, bytes, bytes] for one in content
+        ):
+            return WHO, 0, content
+        case ("agreed", int(), tuple(content)):
+            return AGREED, 0, content
+        case ("refused", int(), str(text)) if len(text) <= MOST_LEVELS:
+            return REFUSED, 0, text
+        case ("wait", int(), None):
+            return WAIT, 0, None
+        case ("done", int(), tuple(content)) if len(content) == 2:
+            return DONE, 0, content
+    stage, serial, content = instruction(message)
+    if stage == "end":
+        raise ProtocolError("the server ends the run without a word of how; use one version everywhere")
+    return stage, serial, content
