@@ -1,4 +1,4 @@
-"""The tutorial is run as it stands, block after block; terminals run side by side."""
+"""Tutorials with commands are run as they stand, block after block; terminals run side by side."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from commands import start
 from ports import free_ports
 from report_contents import Strict
 from test_federation import LIMIT
@@ -16,15 +17,13 @@ DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"^```(python|sh)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_two_companies_in_fifteen_minutes(tmp_path):
-    page = (DOCS / "two-companies.md").read_text()
-    blocks = BLOCK.findall(page)
-    assert [kind for kind, *_ in blocks].count("sh") >= 6
-    folder = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+def walk(pages, folder):
+    """Run the blocks of these pages, one after another, in one folder; return all that was said."""
+    place = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{place}{os.pathsep}{os.environ['PATH']}"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     options = {
-        "cwd": tmp_path,
+        "cwd": folder,
         "env": environment,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.STDOUT,
@@ -40,22 +39,31 @@ def test_two_companies_in_fifteen_minutes(tmp_path):
             heard += said
         waiting.clear()
 
-    for kind, how, text in blocks:
-        if how != "terminal" or len(waiting) == 2:
-            all_done()
-        if how == "terminal":
-            waiting.append((subprocess.Popen(["sh", "-c", text], **options), text))
-            continue
-        command = [sys.executable, "-c", text] if kind == "python" else ["sh", "-ec", text]
-        done = subprocess.run(command, timeout=LIMIT, check=False, **options)
-        assert done.returncode == (3 if how == "fails" else 0), (text, done.stdout)
-        if "init" in text:  # ports that are free here
-            job = tmp_path / "loans" / "job.toml"
-            written = job.read_text()
-            for number, port in enumerate(free_ports(2)):
-                written = written.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
-            job.write_text(written)
+    for page in pages:
+        for kind, how, text in BLOCK.findall((DOCS / page).read_text()):
+            if how != "terminal" or len(waiting) == 2:
+                all_done()
+            if how == "terminal":
+                waiting.append((subprocess.Popen(["sh", "-c", text], **options), text))
+                continue
+            command = [sys.executable, "-c", text] if kind == "python" else ["sh", "-ec", text]
+            done = subprocess.run(command, timeout=LIMIT, check=False, **options)
+            assert done.returncode == (3 if how == "fails" else 0), (page, text, done.stdout)
+            heard += done.stdout
+            if "init" in text and kind == "sh":  # ports that are free here
+                job = folder / "loans" / "job.toml"
+                written = job.read_text()
+                for number, port in enumerate(free_ports(2)):
+                    written = written.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
+                job.write_text(written)
     all_done()
+    return heard
+
+
+def test_two_companies_in_fifteen_minutes(tmp_path):
+    page = (DOCS / "two-companies.md").read_text()
+    assert [kind for kind, *_ in BLOCK.findall(page)].count("sh") >= 6
+    heard = walk(["two-companies.md"], tmp_path)
     shown = re.findall(r"^    (shop: .*)$", page, re.MULTILINE)
     assert len(shown) == 10
     assert "\n".join(shown) in heard  # as the page has it, in one piece
@@ -68,3 +76,31 @@ def test_two_companies_in_fifteen_minutes(tmp_path):
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert lines[0] == "id,known,prediction,p(lost),p(repaid)"
     assert len(lines) == 2501
+
+
+def test_five_minutes_and_then_what_the_how_to_pages_say(tmp_path, monkeypatch):
+    page = (DOCS / "start.md").read_text()
+    heard = walk(["start.md"], tmp_path)
+    (accuracy,) = re.findall(r"^    (.*% right after .*)$", page, re.MULTILINE)
+    (trained,) = re.findall(r"^    (bank: trained on .*)$", page, re.MULTILINE)
+    assert accuracy in heard
+    assert trained in heard
+    lines = (tmp_path / "scores.csv").read_text().splitlines()
+    assert lines[0] == "id,known,prediction,p(late),p(paid)"
+    assert sum(",true," in line for line in lines) == int(trained.split()[3].replace(",", ""))
+
+    monkeypatch.chdir(tmp_path)
+    recipes = "".join(path.read_text() for path in sorted((DOCS / "how-to").glob("*.md")))
+    commands = [line for kind, _, text in BLOCK.findall(recipes) if kind == "sh" for line in text.splitlines()]
+    assert len(commands) >= 10
+    for line in commands:
+        words, _, allowed = line.partition(" || test $? = ")
+        name, *words = words.split()
+        assert name == "colonnade"
+        process = start(*words)
+        said = process.communicate(timeout=LIMIT)[0]
+        assert process.returncode in {0, int(allowed or 0)}, (line, said)
+        heard += said
+    assert "<h1" in (tmp_path / "report.html").read_text()
+    assert "all as they were written" in heard
+    assert "nothing; nobody learns anything from it but its own coefficients" in heard

@@ -41,12 +41,14 @@ def executed_by_jupyter(path: Path) -> dict:
     import tempfile
 
     import nbformat
+    from jupyter_client.manager import AsyncKernelManager
     from nbclient import NotebookClient
 
+    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")  # through files of its owner, and no port
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        options = {"timeout": LIMIT, "kernel_name": "python3", "resources": {"metadata": {"path": folder}}}
-        NotebookClient(notebook, **options).execute()
+        resources = {"metadata": {"path": folder}}
+        NotebookClient(notebook, km=kernel, timeout=LIMIT, resources=resources).execute()
     return notebook
 
 

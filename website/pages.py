@@ -27,7 +27,7 @@ ELSEWHERE = {
     "examples/flower-ssca/README.md": "examples/flower-ssca.md",
 }
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)\s]+)\)")
-FENCE = re.compile(r"^(```+\w*)(?: \w+)?[^\n]*\n.*?^\1?```+[ ]*$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^(```+).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 MARKED = re.compile(r"^```(python|sh) \w+$", re.MULTILINE)  # `sh terminal`, `sh fails`: for the tests that run them
 
 
