@@ -24,9 +24,16 @@ FENCE = re.compile(r"^(```+).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 
 def navigation():
     """The lines of `nav` in mkdocs.yml: the pages that it names, with open lists filled in."""
-    text = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
-    entries = re.findall(r"^\s*- (?:[^\n:]+: )?([\w/.*-]+(?:\.md|/\*))$", text, re.MULTILINE)
-    return site.nav_of(entries, PAGES)
+    text = (ROOT / "mkdocs.yml").read_text()
+    entries = re.findall(r'^\s*- (?:[^\n:]+: )?"?([\w/-]+\.md|[\w/-]*\*)"?$', text.split("\nnav:\n")[1], re.MULTILINE)
+    return site.nav_of(entries, PAGES, text)
+
+
+def test_lists_that_are_left_open_are_filled_and_no_page_is_lost():
+    pages = {"docs/adr/index.md": "adr/index.md", "docs/adr/0001-a.md": "adr/0001-a.md", "docs/new.md": "new.md"}
+    assert site.nav_of(["adr/*", "*"], pages) == ["adr/0001-a.md", "new.md"]
+    nav = [{"Why": ["adr/index.md", "adr/*"]}, {"More": ["*"]}]
+    assert site.nav_of(nav, pages, "- New: new.md\n") == [{"Why": ["adr/index.md", "adr/0001-a.md"]}]
 
 
 def slug(heading):
@@ -76,7 +83,9 @@ def test_a_list_begins_after_an_empty_line_or_the_site_shows_it_as_text():
 
 
 def test_links_between_files_become_links_between_pages():
-    turned = site.linked("see [it](../benchmarks/RESULTS.md#sealed), [code](../src/colonnade/errors.py)", "docs/faq.md", PAGES)
+    turned = site.linked(
+        "see [it](../benchmarks/RESULTS.md#sealed), [code](../src/colonnade/errors.py)", "docs/faq.md", PAGES
+    )
     assert turned == "see [it](benchmarks.md#sealed), code"
     turned = site.linked("[a](../../docs/guide.md#models) and ![b](c.svg)", "examples/flower-ssca/README.md", PAGES)
     assert turned == "[a](../guide.md#models) and ![b](c.svg)"

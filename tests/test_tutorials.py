@@ -104,3 +104,11 @@ def test_five_minutes_and_then_what_the_how_to_pages_say(tmp_path, monkeypatch):
     assert "<h1" in (tmp_path / "report.html").read_text()
     assert "all as they were written" in heard
     assert "nothing; nobody learns anything from it but its own coefficients" in heard
+
+
+def test_the_readme_has_the_same_five_minutes():
+    readme, start = ((DOCS / name).read_text() for name in ("../README.md", "start.md"))
+    shown = [text for kind, _, text in BLOCK.findall(readme) if kind == "sh" and "pip install" not in text]
+    assert len(shown) == 4
+    assert [text for text in shown if text not in [block for _, _, block in BLOCK.findall(start)]] == []
+    assert re.findall(r"^    (bank: .*)$", readme, re.MULTILINE) == re.findall(r"^    (bank: .*)$", start, re.MULTILINE)

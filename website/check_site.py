@@ -63,5 +63,8 @@ def problems(folder: Path) -> list[str]:
 if __name__ == "__main__":
     site = Path(sys.argv[1])
     wrong = problems(site.resolve())
-    print("\n".join(wrong) or f"{sum(1 for _ in site.rglob('*.html'))} pages: all links lead somewhere, nothing from elsewhere")
+    print(
+        "\n".join(wrong)
+        or f"{sum(1 for _ in site.rglob('*.html'))} pages: all links lead somewhere, nothing from elsewhere"
+    )
     sys.exit(bool(wrong))

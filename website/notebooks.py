@@ -62,7 +62,8 @@ def as_markdown(notebook: dict, name: str) -> str:
             parts.append(f"```python\n{text}\n```")
             parts += [shown for output in cell["outputs"] if (shown := _shown(output))]
     first, *rest = parts
-    note = f'<p class="notebook">A notebook: <code>examples/notebooks/{name}</code> in the repository. All outputs are those of its last run.</p>'
+    file = f"<code>examples/notebooks/{name}</code>"
+    note = f'<p class="notebook">A notebook: {file} in the repository. It was run for this page.</p>'
     return "\n\n".join([first, note, *rest]) + "\n"
 
 

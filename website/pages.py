@@ -40,11 +40,16 @@ def sources() -> dict[str, str]:
     return pages
 
 
-def nav_of(nav: list, pages: dict[str, str]) -> list:
-    """Fill in the lists that mkdocs.yml leaves open: `adr/*` stands for all pages of a folder, by name."""
+def nav_of(nav: list, pages: dict[str, str], named: str = "") -> list:
+    """Fill in the lists that mkdocs.yml leaves open: `adr/*` stands for all pages of a folder, by name.
+
+    `*` stands for pages of `docs/` itself that mkdocs.yml does not name (`named` is its text), so that none is lost.
+    """
     filled: list = []
     for entry in nav:
-        if isinstance(entry, str) and entry.endswith("/*"):
+        if entry == "*":
+            filled += sorted(page for page in pages.values() if "/" not in page and f" {page}\n" not in named)
+        elif isinstance(entry, str) and entry.endswith("/*"):
             folder = entry.removesuffix("*")
             filled += sorted(
                 page
@@ -52,7 +57,8 @@ def nav_of(nav: list, pages: dict[str, str]) -> list:
                 if page.startswith(folder) and page.count("/") == folder.count("/") and page not in _indexes(folder)
             )
         elif isinstance(entry, dict):
-            filled.append({title: nav_of(to, pages) if isinstance(to, list) else to for title, to in entry.items()})
+            parts = {title: nav_of(to, pages, named) if isinstance(to, list) else to for title, to in entry.items()}
+            filled += [{title: to} for title, to in parts.items() if to]
         else:
             filled.append(entry)
     return filled
@@ -99,7 +105,7 @@ def text_of(source: str) -> str:
 
 def on_config(config):
     """Fill the lists of pages in."""
-    config.nav = nav_of(config.nav, sources())
+    config.nav = nav_of(config.nav, sources(), (ROOT / "mkdocs.yml").read_text())
     return config
 
 
