@@ -1,7 +1,7 @@
 """Notebooks are executed, and shown with what they printed and drew.
 
-The site shows what a real Jupyter kernel made of them (`make docs`). `make test` runs the same cells without Jupyter, one
-after another in one namespace, which takes no server, no port and no further package.
+The site shows what a real Jupyter kernel made of them (`make docs`). `make test` runs the same cells without Jupyter,
+one after another in one namespace, which takes no server, no port and no further package.
 """
 
 from __future__ import annotations
