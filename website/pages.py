@@ -28,6 +28,7 @@ ELSEWHERE = {
 }
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```+).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
+BUTTONS = re.compile(r"^(\[[^\]]+\]\([^)]+\)) · (\[[^\]]+\]\([^)]+\))$", re.MULTILINE)
 MARKED = re.compile(r"^```(python|sh) \w+$", re.MULTILINE)  # `sh terminal`, `sh fails`: for the tests that run them
 
 
@@ -120,10 +121,24 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Turn links between files into links between pages."""
+    """Turn links between files into links between pages; on the first page a line of two links becomes two buttons."""
     pages = sources()
     source = next(name for name, place in pages.items() if place == page.file.src_uri)
-    return linked(MARKED.sub(r"```\1", markdown), source, pages)
+    text = linked(MARKED.sub(r"```\1", markdown), source, pages)
+    if source == "docs/index.md":
+        page.meta["hide"] = ["navigation", "toc"]
+        text = BUTTONS.sub(r"\1{ .md-button .md-button--primary } \2{ .md-button }", text)
+    if source == "docs/adr/index.md":
+        text += "\n" + "".join(f"- [{_title(name)}]({page})\n" for name, page in _decisions(pages))
+    return text
+
+
+def _decisions(pages: dict[str, str]) -> list[tuple[str, str]]:
+    return [(name, page.removeprefix("adr/")) for name, page in pages.items() if re.match(r"adr/\d", page)]
+
+
+def _title(source: str) -> str:
+    return (ROOT / source).read_text().partition("\n")[0].removeprefix("# ").replace(".", "\\.", 1)
 
 
 def _files(folder: str, ending: str) -> list[str]:
