@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 from commands import start
@@ -29,7 +31,7 @@ def walk(pages, folder):
         "stderr": subprocess.STDOUT,
         "text": True,
     }
-    waiting, heard = [], ""
+    waiting, dashboards, heard = [], [], ""
 
     def all_done():
         nonlocal heard
@@ -43,6 +45,9 @@ def walk(pages, folder):
         for kind, how, text in BLOCK.findall((DOCS / page).read_text()):
             if how != "terminal" or len(waiting) == 2:
                 all_done()
+            if how == "dashboard":
+                dashboards.append(subprocess.Popen(["sh", "-c", f"exec {text}"], **options))
+                continue
             if how == "terminal":
                 waiting.append((subprocess.Popen(["sh", "-c", text], **options), text))
                 continue
@@ -57,7 +62,25 @@ def walk(pages, folder):
                     written = written.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
                 job.write_text(written)
     all_done()
+    for process in dashboards:
+        look(process)
     return heard
+
+
+def look(process):
+    """Follow the link that a dashboard has printed, as a browser would, then close it."""
+    try:
+        link = next(found[0] for line in process.stdout if (found := re.search(r"http://127\.0\.0\.1:\S+", line)))
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(link, timeout=LIMIT) as page:
+            passed_on = re.search(r'content="0;url=([^"]+)"', page.read().decode())[1]
+        with browser.open(urllib.parse.urljoin(link, passed_on), timeout=LIMIT) as page:
+            text = page.read().decode()
+        assert "bank" in text
+        assert "loans" in text
+    finally:
+        process.terminate()
+        process.communicate(timeout=LIMIT)
 
 
 def test_two_companies_in_fifteen_minutes(tmp_path):
@@ -109,6 +132,6 @@ def test_five_minutes_and_then_what_the_how_to_pages_say(tmp_path, monkeypatch):
 def test_the_readme_has_the_same_five_minutes():
     readme, start = ((DOCS / name).read_text() for name in ("../README.md", "start.md"))
     shown = [text for kind, _, text in BLOCK.findall(readme) if kind == "sh" and "pip install" not in text]
-    assert len(shown) == 4
+    assert len(shown) == 5
     assert [text for text in shown if text not in [block for _, _, block in BLOCK.findall(start)]] == []
     assert re.findall(r"^    (bank: .*)$", readme, re.MULTILINE) == re.findall(r"^    (bank: .*)$", start, re.MULTILINE)
