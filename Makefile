@@ -14,7 +14,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower integrations ray kills pythons reproduce dist clean
+.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower integrations ray kills pythons reproduce docs dist clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -147,6 +147,18 @@ pythons:         ## a short set of tests under each Python from 3.11 to 3.13 tha
 reproduce: $(VENV)/.trees  ## the papers' tables and figures; says how long each takes (DATA=<folder of data sets>)
 	@test -n "$(DATA)" || { echo "make reproduce needs data sets; name their folder: make reproduce DATA=<folder>"; exit 1; }
 	$(BIN)/python -m reproductions all --data "$(DATA)"
+
+# What builds the site lives apart: twenty packages that nothing else needs, a Jupyter kernel among them.
+$(VENV)/.docs: pyproject.toml
+	@test -x $(VENV)/docs/bin/python || $(PYTHON) -m venv $(VENV)/docs
+	@echo "installing .[docs] into $(VENV)/docs"
+	@$(BIN)/uv pip install -q --python $(VENV)/docs/bin/python -e '.[docs]' 2>/dev/null || $(VENV)/docs/bin/pip install -q -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.dev $(VENV)/.docs  ## the documentation as a site, into build/site; every snippet, tutorial and notebook is run
+	$(BIN)/python -m pytest -n 2 tests/test_docs.py tests/test_site.py tests/test_tutorials.py tests/test_notebooks.py
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict
+	$(VENV)/docs/bin/python website/check_site.py build/site
 
 # A build takes two minutes of a core: all kernels are compiled for three kinds of processors, for the wheel and for the sdist.
 $(BIN)/uv:
