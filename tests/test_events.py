@@ -229,7 +229,7 @@ def test_a_long_run_leaves_a_small_file_that_has_the_last_of_everything(tmp_path
     assert file.path.stat().st_size < 5e6
     found = np.array([event.data["round"] for event in events if event.kind == "round"])
     assert (np.diff(found) > 0).all()
-    assert np.diff(found).max() / rate <= max(0.25, hours * 3600 / 5000) + 1 / rate  # and there is no hole in it
+    assert np.diff(found).max() / rate <= max(0.25, hours * 3600 / 2500) + 1 / rate  # and there is no hole in it
 
 
 def test_old_runs_are_removed_and_nothing_else(tmp_path):
