@@ -12,11 +12,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-<<<<<<< HEAD
 from dataclasses import astuple
-=======
 from datetime import datetime
->>>>>>> integrations
 from http.client import HTTPConnection
 
 import numpy as np
@@ -30,11 +27,8 @@ from colonnade.remote import guarded_server
 from colonnade.service import http
 from colonnade.tables import preparation
 from colonnade.tables.table import Table
-<<<<<<< HEAD
 from colonnade.versions.drift_file import read_drift
-=======
 from colonnade.versions.shelf import Shelf
->>>>>>> integrations
 from ports import free_ports
 from test_federation import LIMIT, federation, run_all, shelved, start
 
