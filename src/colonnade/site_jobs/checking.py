@@ -11,7 +11,7 @@ from colonnade.horizontal.messages import describe_model
 from colonnade.horizontal.program import wait_of
 from colonnade.jobs.consent import words_of
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.words import what_each_learns, what_others_learn
+from colonnade.jobs.words import what_others_learn
 from colonnade.service.agreeing import share_out
 from colonnade.service.check import own_certificates, own_folder, seen_peer
 from colonnade.service.findings import Finding, tried
@@ -98,5 +98,4 @@ def _rows(job: SiteJob, party: PartyFile, table: Table) -> list[Finding]:
     found = [tried(name, one) for name, one in checks]
     found += [Finding("spelling", None, sentence) for sentence in near_levels(table)]
     shown = what_others_learn(job, party.name, rows=len(train))
-    found += [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
-    return [*found, *(Finding(f"{name} will learn", None, told) for name, told in what_each_learns(job).items())]
+    return [*found, *(Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items())]

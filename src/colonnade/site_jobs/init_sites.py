@@ -62,8 +62,8 @@ seed = 0
 part = 0.2                 # of every site's own rows, held out for the history
 
 [run]
-minimum_sites = {minimum}          # that have to answer, so that a round counts; with fewer the run waits for them. Of two
-                           # parts of a sum each tells the other, which disclosed then has to say
+minimum_sites = {minimum}          # that have to answer, so that a round counts; with fewer the run waits for them
+                           # (with two, each works out the other's part of a sum, and disclosed has to say so)
 deadline = 60              # seconds of silence after which a site gives up who asks
 grace = 10                 # seconds that a line may be down
 patience = 600             # seconds to wait for the others at the start, and for those who are away
@@ -180,8 +180,8 @@ def site_job_text(name: str, sites: Sequence[str], server: str, model: str, prot
         tables += f"[sites.{one}]\n{asks}" + ("" if one in sites else "rows = false\n") + "\n"
     layers = _LAYERS if model == LAYERS else ""
     known = {
-        "name": name, "protection": protection, "sites": tables, "kind": model, "layers": layers, "minimum": usual_minimum(len(sites)),
-        "pad": " " * (18 - len(model)),
+        "name": name, "protection": protection, "sites": tables, "kind": model, "layers": layers,
+        "minimum": usual_minimum(len(sites)), "pad": " " * (18 - len(model)),
     }  # fmt: skip
     job = described_sites(toml.parse(_JOB.format(disclosed="", **known).encode(), SITE_JOB, "job.toml"))
     told = "".join(f'  "{what}",  # {LISTED[what]}\n' for what in job.disclosed())

@@ -105,18 +105,19 @@ class SiteDesk:
         """Take in sites that come again; returns who they are."""
         back = []
         for name in self._others:
-            try:
-                if self._witness is not None and (came := await self._net.recv_within(name, _HEAD, 0)):
-                    await self._witness.meet_again(self._net, name, came[0], self._wait)
-            except (LedgerError, ProtocolError) as error:
-                await self._refuse(name, str(error))
-                continue
             found: tuple[Any, ...] = ()
             while newer := await self._net.recv_within(name, INTRODUCTION, 0):
                 found = newer if newer[0] != (DONE,) else found
                 self._left |= {name} if newer[0] == (DONE,) else set()
             if found and await self._welcome(name, found[0]):
                 back.append(name)
+            if self._witness is None or name in self._left:
+                continue
+            try:
+                if came := await self._net.recv_within(name, _HEAD, 0):
+                    await self._witness.meet_again(self._net, name, came[0], self._wait)
+            except (LedgerError, ProtocolError) as error:
+                await self._refuse(name, str(error))
         return back
 
     async def _welcome(self, name: str, told: Any) -> bool:
