@@ -48,8 +48,8 @@ def rows_leaks(setting: Setting) -> tuple[Leak, ...]:
     found = [
         Leak(
             SITE_NAMES, OF_COLUMNS, sites, everybody, (INTRODUCTION, INSTRUCTION),
-            "{who} will learn the names of your columns, your classes, and which categories as many of your rows have as "
-            "your policy says (min_rows); the other sites hear what all have",
+            "{who} will learn the names of your columns, your classes, and which categories as many of your rows have "
+            "as your policy says (min_rows); the other sites hear what all have",
         ),
         Leak(
             SITE_COUNTS, OF_PEOPLE, sites, everybody, told,

@@ -139,9 +139,11 @@ class Witness:
 
         peers: some of them only, for whom the run ends before it ends for others; it has ended for them then.
         """
+        others = [peer for peer in (self._others(net) if peers is None else peers) if peer not in self._ended]
+        if self._ended and not others:
+            return
         self._ledger.seal("done")
         head = self._ledger.head(self._me)
-        others = [peer for peer in (self._others(net) if peers is None else peers) if peer not in self._ended]
         self._ended.update(others)
         until, why = net.elapsed() + net.deadline, dict.fromkeys(others, SILENT)
         others = [peer for peer in others if peer not in self.absent]

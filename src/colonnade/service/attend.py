@@ -63,7 +63,9 @@ def attend(
     private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
     digest = RunTerms.of(job.parties, agreed).digest.hex()
     purpose = {key: agreed[key] for key in ("purpose", "asker", "training", "start") if key in agreed}
-    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
+    partners = place_of(job, party, serving=agreed.get("purpose") == "scoring").peers
+    company = [name for name in job.parties if name == party.name or name in partners]
+    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": company}
     found: list[Any] = []
 
     async def keep(net: Net, *given: Any) -> None:
@@ -80,7 +82,6 @@ def attend(
         budget.keep_in(ledger)
     counts = LabelCounts(party.name, party.policy.max_label_counts, party.policy.max_binnings)
     counts.keep_in(ledger)
-    partners = place_of(job, party, serving=bool(lane)).peers
     witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell, partners)
     meet(witness)
     common: dict[str, Any] = {

@@ -250,13 +250,15 @@ class SiteDesk:
             again = self._net.elapsed() + self._wait
             while waiting and self._net.elapsed() < again:
                 back = await self.take_in()
-                if not back and not self._left & {*waiting}:
-                    await self._hear_of(waiting[0], min(again - self._net.elapsed(), self._wait * _PAUSE))
-                gone = [name for name in waiting if name in self._left]
-                await self._part(gone)
-                waiting = [name for name in waiting if name not in gone]
-                if back:
+                missing = [name for name in waiting if name not in self._left]
+                if not back and missing:
+                    await self._hear_of(missing[0], min(again - self._net.elapsed(), self._wait * _PAUSE))
+                present = {name for name in waiting if name not in self.away}
+                if back or (present and self._left >= present):
                     break
+            gone = [name for name in waiting if name in self._left]
+            await self._part(gone)
+            waiting = [name for name in waiting if name not in gone]
         if self._witness is not None:
             self._witness.absent = {*waiting}
 
