@@ -26,6 +26,7 @@ from colonnade.families.kernel import KernelOptions
 from colonnade.families.linear import LinearOptions, LinearScorer
 from colonnade.families.torch_networks import TorchOptions
 from colonnade.families.trees import TreeScorer
+from colonnade.horizontal.shown import rows_leaks
 from colonnade.jobs.policy import KINDS, kind_of
 from colonnade.jobs.words import leaks_of
 from colonnade.leaks import (
@@ -54,6 +55,12 @@ from colonnade.leaks import (
     SHARED,
     SIGNALS,
     SINGLE,
+    SITE_ALONE,
+    SITE_COSTS,
+    SITE_COUNTS,
+    SITE_GRADIENTS,
+    SITE_MEANS,
+    SITE_NAMES,
     UNEVEN,
     WEIGHTS,
     Setting,
@@ -452,7 +459,9 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
     bins = binning_leaks(two, 10, correlates=True)
     repeated = leaks_of(job_with(cn.FedSGD(), aligned=False, duplicates="expand"))
     searched = validation_leaks(replace(two, held_out=True, folds=5, candidates=2), ())
-    for leak in (*sealed, *repeated, *trees, *searched, *split_leaks(two, cn.FedSGD()), *transferred, *bins):
+    of_rows = Setting(parties=NAMES[3], holders=NAMES[3], model="rows", server="bank", fewest=2)
+    rows = (*rows_leaks(of_rows), *rows_leaks(replace(of_rows, sum="plain")))
+    for leak in (*sealed, *repeated, *trees, *searched, *split_leaks(two, cn.FedSGD()), *transferred, *bins, *rows):
         kinds.update(leak.kinds)
         names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)
@@ -509,6 +518,8 @@ def table():
         SIGNALS: "plain transfer learning",
         PREDICTED: "transfer learning",
         GRADIENTS: "`encrypted` with several label holders, or masked transfer learning",
+        **dict.fromkeys((SITE_NAMES, SITE_COUNTS, SITE_MEANS, SITE_GRADIENTS, SITE_COSTS), "`[sites]`"),
+        SITE_ALONE: "`[sites]`, where two sites may be a sum (`minimum_sites = 2`), or sums are plain",
     }
     rows = [
         "| a job lists | who learns it | " + " | ".join(columns) + " | and with |",

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.errors import DataError, LabelError, LimitNotMet, OptionError, ProtocolError, RunFailed
+from colonnade.jobs.policy import KINDS, kind_of
+from colonnade.jobs.words import leaks_of
+from colonnade.leaks import SITE_ALONE, SITE_GRADIENTS
+from colonnade.runtimes.endpoint import Endpoint
 from colonnade.site_jobs.programs import answer
-from site_federation import CLINICS, RUN, job_of, programs, table_of, write_clinics
+from colonnade.site_jobs.seat import Voucher
+from site_federation import (
+    CLINICS,
+    HEAD,
+    MODEL,
+    RUN,
+    SHORT,
+    digest_of,
+    job_of,
+    programs,
+    seat_of,
+    table_of,
+    write_clinic,
+    write_clinics,
+)
+from test_kept import Shelf as Kept
 
 
 @pytest.fixture
@@ -124,3 +146,200 @@ def test_lost_messages_do_not_end_a_run(folder, seed):
     assert len({found[name].result.parameters.tobytes() for name in job.parties}) == 1
     assert any("does not answer" in words for words in told)
     assert found["hub"].result.skipped == ()
+
+
+# -- what leaves a site ------------------------------------------------------------------------------------------------
+
+
+def test_the_hub_sees_uniform_numbers_and_every_message_is_declared(folder, monkeypatch):
+    seen, letters = [], []
+    start = Endpoint.__init__
+
+    def with_a_door(endpoint, me, *rest):
+        start(endpoint, me, *rest)
+        endpoint.door = SimpleNamespace(
+            open_for=lambda to, step, value, *_, control: None if control else letters.append((me, to, step, value))
+        )
+
+    monkeypatch.setattr(Endpoint, "__init__", with_a_door)
+    job = job_of(algorithm=LONG)
+    run(job, folder)
+    leaks = leaks_of(job)
+    for me, to, step, value in letters:
+        kind = kind_of(step)
+        assert kind in KINDS
+        declared = any(kind in leak.kinds and me in leak.of and (not leak.name or to in leak.to) for leak in leaks)
+        assert declared, (me, to, kind)
+        if kind == "masked sum":
+            seen.append(value[1])
+    found = np.concatenate(seen)
+    assert len(found) > 3000
+    counts = np.bincount((found >> np.uint64(60)).astype(int), minlength=16)
+    assert np.abs(counts / len(found) - 1 / 16).max() < 6 * np.sqrt(1 / 16 / len(found))
+
+
+def test_a_pair_of_sites_is_disclosed_and_three_are_not():
+    shown = job_of(run="").disclosed()
+    assert SITE_GRADIENTS in shown
+    assert SITE_ALONE not in shown  # three of three by default
+    assert SITE_ALONE in job_of(run=RUN).disclosed()
+    assert SITE_ALONE in job_of(run="", head='protection = "plain"\n' + HEAD).disclosed()
+    asks = HEAD.replace("[sites.hub]", "[sites.clinic-d]").replace("rows = false\n", "")
+    assert job_of(head=asks, run="").minimum_sites == 3
+    assert SITE_ALONE not in job_of(head=asks, run="").disclosed()
+
+
+def test_a_hub_that_puts_its_own_key_in_a_sites_place_is_refused(folder):
+    """With certificates, a site believes a key only if its owner's certificate vouches for it."""
+    job = job_of()
+    seat = seat_of(job, "clinic-a", folder)
+    seat._voucher = Voucher(believe=lambda name, certificate: lambda data, signature: False)
+    keys = tuple((name, b"k" * 32, b"", b"") for name in job.sites)
+    with pytest.raises(ProtocolError, match="the key of site 'clinic-a' is not vouched for by its certificate"):
+        seat.hear_who(keys, digest_of(job))
+    seat._voucher = Voucher()
+    with pytest.raises(ProtocolError, match="the server tells other keys"):
+        seat.hear_who(keys, digest_of(job))
+
+
+# -- what can't be agreed on -------------------------------------------------------------------------------------------
+
+
+def test_sites_that_differ_are_named_with_what_to_do(folder):
+    job = job_of()
+    write_clinic(folder / "clinic-b.csv", 60, 1, names=("age", "weight", "ward", "outcome"))
+    with pytest.raises(DataError, match="column 'bmi' is there at site 'clinic-a' and not at site 'clinic-b'"):
+        run(job, folder)
+    write_clinic(folder / "clinic-b.csv", 60, 1, ward=("1", "2"))
+    with pytest.raises(DataError, match="column 'ward' holds text at site 'clinic-a' and numbers at site 'clinic-b'"):
+        run(job, folder)
+    write_clinic(folder / "clinic-b.csv", 60, 1)
+    text = (folder / "clinic-b.csv").read_text()
+    (folder / "clinic-b.csv").write_text(text.replace(",ill", ",sick"))
+    with pytest.raises(LabelError, match=r"site 'clinic-b' has the classes \[\"sick\", \"well\"\], 'clinic-a' has"):
+        run(job, folder)
+    named = job_of(model=MODEL + 'classes = ["ill", "well"]\n')
+    with pytest.raises(LabelError, match="site 'clinic-b' has labels 'sick' that are not among classes of the job"):
+        seat_of(named, "clinic-b", folder)
+
+
+def test_named_classes_let_a_site_lack_one(folder):
+    text = (folder / "clinic-b.csv").read_text()
+    (folder / "clinic-b.csv").write_text(text.replace(",ill", ",well"))
+    found = run(job_of(model=MODEL + 'classes = ["ill", "well"]\n'), folder)
+    assert found["clinic-b"].agreed.classes == ("ill", "well")
+
+
+def test_few_rows_and_few_values_are_refused_by_the_site(folder):
+    write_clinic(folder / "clinic-b.csv", 4, 1)
+    with pytest.raises(DataError, match="site 'clinic-b' has 4 rows to train on, and its policy answers about 5 or"):
+        seat_of(job_of(), "clinic-b", folder)
+    write_clinic(folder / "clinic-b.csv", 40, 1)
+    rows = [line.split(",") for line in (folder / "clinic-b.csv").read_text().splitlines()]
+    few = [[a, b if at < 4 else "", *rest] for at, (a, b, *rest) in enumerate(rows)]
+    (folder / "clinic-b.csv").write_text("\n".join(map(",".join, few)) + "\n")
+    with pytest.raises(DataError, match="column 'age' of .* has 3 values, and this site answers about 5 or more"):
+        run(job_of(), folder)
+
+
+def test_rare_categories_stay_at_home(folder):
+    text = (folder / "clinic-b.csv").read_text().splitlines()
+    text[1] = text[1].replace("north", "Mr Smith").replace("south", "Mr Smith")
+    (folder / "clinic-b.csv").write_text("\n".join(text) + "\n")
+    found = run(job_of(), folder)
+    assert found["hub"].learned.names == ("age", "bmi", "ward=north", "ward=south", "ward=(other)")
+    assert "Smith" not in found["hub"].agreed.preparation
+
+
+@pytest.mark.parametrize("protection", ["masked", "plain"])
+@pytest.mark.parametrize("kind", ["FedAvg", "MiniBatchSGD", "ParallelRestartedSGD"])
+def test_the_other_algorithms_are_the_estimators_too(folder, kind, protection):
+    job = job_of(head=f'protection = "{protection}"\n' + HEAD, algorithm=SHORT.replace("]\n", f']\nkind = "{kind}"\n'))
+    found = run(job, folder)
+    model = estimator_of(job, folder, found["hub"].learned)
+    assert found["clinic-a"].result.parameters.tobytes() == model.parameters_.tobytes()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "cost_limit = 0.6\n",
+        "cost_limit = { ill = 0.7, well = 0.7 }\n",
+        'objective = "cost() + 0.1 * cost(\'ill\')"\nconstraints = ["squared_norm() <= 5"]\n',
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_limits_and_objectives_are_the_estimators_too(folder, problem):
+    job = job_of(model=MODEL + problem)
+    found = run(job, folder)
+    try:
+        model = estimator_of(job, folder, found["hub"].learned)
+    except LimitNotMet:
+        assert not found["hub"].result.met
+        return
+    assert found["clinic-a"].result.parameters.tobytes() == model.parameters_.tobytes()
+
+
+def test_who_asks_may_have_rows_itself(folder):
+    head = HEAD[: HEAD.index("[sites.hub]")].replace(
+        "[sites.clinic-a]", '[sites.clinic-a]\nasks = true\naddress = "h:1"'
+    )
+    job = job_of(head=head)
+    assert (job.server, job.minimum_sites, job.sites) == ("clinic-a", 2, CLINICS)
+    found = run(job, folder)
+    assert set(found) == set(CLINICS)
+    model = estimator_of(job, folder, found["clinic-a"].learned)
+    assert {one.result.parameters.tobytes() for one in found.values()} == {model.parameters_.tobytes()}
+
+
+def test_a_broken_run_goes_on_to_the_same_bits(folder):
+    job, shelf = job_of(algorithm=LONG), Kept()
+    whole, seconds = timed(job, folder)
+    crash = cn.Simulation(faults=cn.Faults(crashes={"hub": 0.5 * seconds}), deadline=5)
+    with pytest.raises(RunFailed):
+        run(job, folder, on=crash, keeper=shelf)
+    assert 5 < max(shelf.versions()) < 60
+    again = run(job, folder, keeper=shelf)
+    assert again["hub"].result.parameters.tobytes() == whole["hub"].result.parameters.tobytes()
+
+
+# -- job files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"head": HEAD.replace("asks = true\n", "")}, "exactly one party asks the others, and nobody asks"),
+        ({"head": HEAD.replace("[sites.clinic-b]", "[sites.clinic-b]\nasks = true")}, "'clinic-b' and 'hub' ask"),
+        ({"head": HEAD.replace("[sites.clinic-b]", "[sites.clinic-b]\nrows = false")}, "only who asks may be without"),
+        ({"head": HEAD.replace('address = "127.0.0.1:7443"\n', "")}, "'hub', which asks, has no address either"),
+        ({"head": HEAD.replace("[sites.clinic-b]\n[sites.clinic-c]\n", "")}, "two sites with rows or more, got 1"),
+        ({"head": 'protection = "sealed"\n' + HEAD}, "key protection: 'sealed' is for linear models over columns"),
+        ({"run": "[run]\nminimum_sites = 1\n"}, "must be between 2 and the 3 sites, got 1"),
+        ({"run": "[run]\nminimum_sites = 4\n"}, "must be between 2 and the 3 sites, got 4"),
+        ({"model": "[model]\nhidden = -1\n"}, "key model.hidden: must be >= 0"),
+        ({"model": '[model]\nkind = "network"\nhidden = 3\n'}, "key model.hidden: says what layers there are"),
+        ({"model": "[model]\nl2 = 0.1\ncost_limit = 0.5\n"}, "key model.l2: is a part of cost"),
+        ({"model": '[model]\nobjective = "open(1)"\n'}, "key model.objective: knows cost"),
+        ({"model": "[model]\nobjective = \"__import__('os').system('x')\"\n"}, "key model.objective: knows cost"),
+        ({"model": '[model]\nconstraints = ["cost()"]\n'}, "must be a limit such as"),
+        ({"model": "[model]\nclasses = [1]\n"}, "key model.classes: must be"),
+        ({"model": "[model]\nclasses = [0, 1]\ncost_limit = { ill = 1.0 }\n"}, "names the class 'ill'"),
+        ({"more": '[prepare]\nage = ["impute"]\n'}, "key prepare.age: a median is no sum over the rows of all sites"),
+        ({"more": "[prepare]\nage = [{ clip = { quantiles = [0.1, 0.9] } }]\n"}, "quantiles are no sum over the rows"),
+        ({"more": '[prepare]\nage = ["scale"]\n'}, "scale learns the largest value of a single row"),
+        ({"algorithm": '[algorithm]\nkind = "FedSGD"\n'}, "key algorithm.kind: must be one of"),
+        ({"algorithm": "[algorithm]\nthreshold = 2\n"}, "is minimum_sites under .run. in a job"),
+        ({"algorithm": "[algorithm]\nepochs = 2\n"}, "SSCA has no such option; it has"),
+        ({"algorithm": "[algorithm]\nrounds = 0\n"}, "key algorithm.rounds: must be"),
+        ({"algorithm": '[algorithm]\nkind = "FedAvg"\nfraction = 0.1\n'}, "fraction chooses 1 of 3 sites"),
+        (
+            {"model": "[model]\ncost_limit = 0.5\n", "algorithm": '[algorithm]\nkind = "FedAvg"\n'},
+            "needs algorithm=SSCA",
+        ),
+    ],
+)
+def test_a_job_that_can_not_be_is_one_sentence(changes, sentence):
+    with pytest.raises(OptionError, match=sentence) as raised:
+        job_of(**changes)
+    assert "\n" not in str(raised.value)
