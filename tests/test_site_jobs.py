@@ -238,7 +238,7 @@ def test_few_rows_and_few_values_are_refused_by_the_site(folder):
     rows = [line.split(",") for line in (folder / "clinic-b.csv").read_text().splitlines()]
     few = [[a, b if at < 4 else "", *rest] for at, (a, b, *rest) in enumerate(rows)]
     (folder / "clinic-b.csv").write_text("\n".join(map(",".join, few)) + "\n")
-    with pytest.raises(DataError, match="column 'age' of .* has 3 values, and this site answers about 5 or more"):
+    with pytest.raises(DataError, match=r"column 'age' of .* has 3 values, and this site answers about 5 or more"):
         run(job_of(), folder)
 
 

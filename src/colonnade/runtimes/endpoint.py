@@ -218,6 +218,10 @@ class Endpoint:
         """See `Net.spare`."""
         self._spared |= set(names)
 
+    def ended(self, name: str) -> bool:
+        """See `Net.ended`."""
+        return name in self._gone
+
     def make_room(self, longest: int) -> None:
         """Send and take messages of at most so many bytes."""
         self.longest = longest

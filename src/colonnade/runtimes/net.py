@@ -154,6 +154,10 @@ class Net(Protocol):
         """These parties may die, and messages of theirs be lost, without ending the run: they are silent then."""
         ...
 
+    def ended(self, name: str) -> bool:
+        """Whether a party has ended its program, or died where it may: nothing more will come from it."""
+        ...
+
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Run a coroutine beside this one, within the same party."""
         ...

@@ -250,11 +250,12 @@ class SiteDesk:
             again = self._net.elapsed() + self._wait
             while waiting and self._net.elapsed() < again:
                 back = await self.take_in()
+                self._left |= {name for name in waiting if self._net.ended(name)}  # its word was lost
                 missing = [name for name in waiting if name not in self._left]
                 if not back and missing:
                     await self._hear_of(missing[0], min(again - self._net.elapsed(), self._wait * _PAUSE))
                 present = {name for name in waiting if name not in self.away}
-                if back or (present and self._left >= present):
+                if back or not missing or (present and self._left >= present):
                     break
             gone = [name for name in waiting if name in self._left]
             await self._part(gone)

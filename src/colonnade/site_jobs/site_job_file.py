@@ -66,7 +66,7 @@ SITE_JOB = Section(
             Key("cost_limit", (float, Section(others=Key("class", float, above=0)))),
             Key("objective", str),
             Key("constraints", ListOf(str, 1)),
-            Key("classes", (ListOf(str, 2), ListOf(int, 2))),
+            Key("classes", ListOf((str, int), 2)),
         ),
         default={},
     ),
@@ -203,6 +203,8 @@ def _model(given: Settings) -> RowsOptions:
     for key in ("hidden", "intercept") if network else ():
         if key in given.given:
             raise given.error(key, "says what layers there are, and a network is each site's own; remove it")
+    if len({type(one) for one in given["classes"] or ()}) > 1:
+        raise given.error("classes", "must be all texts or all whole numbers, as the labels are")
     limit = given["cost_limit"]
     for key, read in (("objective", objective_of), ("constraints", constraint_of)):
         texts = [given[key]] if isinstance(given[key], str) else given[key] or []
