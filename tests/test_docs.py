@@ -12,7 +12,8 @@ PAGES = sorted(
     [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")]
     + [page for folder in ("docs", "examples") for page in (ROOT / folder).rglob("*.md")]
 )
-TUTORIALS = {ROOT / "docs" / "two-companies.md"}  # run with their commands in between: test_tutorials.py
+# run with their commands in between: test_tutorials.py
+TUTORIALS = {ROOT / "docs" / name for name in ("two-companies.md", "horizontal.md")}
 FULL = re.DOTALL | re.MULTILINE
 SNIPPET = re.compile(r"^```python\n(.*?)^```", FULL)
 

@@ -16,15 +16,15 @@ DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"^```(python|sh)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_two_companies_in_fifteen_minutes(tmp_path):
-    page = (DOCS / "two-companies.md").read_text()
+def walk(page, folder, job, together):
+    """Run a page's blocks as they stand, so many terminals at once, and return what the terminals said."""
     blocks = BLOCK.findall(page)
     assert [kind for kind, *_ in blocks].count("sh") >= 6
-    folder = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    path = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     options = {
-        "cwd": tmp_path,
+        "cwd": folder,
         "env": environment,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.STDOUT,
@@ -41,7 +41,7 @@ def test_two_companies_in_fifteen_minutes(tmp_path):
         waiting.clear()
 
     for kind, how, text in blocks:
-        if how != "terminal" or len(waiting) == 2:
+        if how != "terminal" or len(waiting) == together:
             all_done()
         if how == "terminal":
             waiting.append((subprocess.Popen(["sh", "-c", text], **options), text))
@@ -50,12 +50,28 @@ def test_two_companies_in_fifteen_minutes(tmp_path):
         done = subprocess.run(command, timeout=LIMIT, check=False, **options)
         assert done.returncode == (3 if how == "fails" else 0), (text, done.stdout)
         if "init" in text:  # ports that are free here
-            job = tmp_path / "loans" / "job.toml"
-            written = job.read_text()
+            written = (folder / job).read_text()
             for number, port in enumerate(free_ports(2)):
                 written = written.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
-            job.write_text(written)
+            (folder / job).write_text(written)
     all_done()
+    return heard
+
+
+def test_three_clinics_in_fifteen_minutes(tmp_path):
+    page = (DOCS / "horizontal.md").read_text()
+    heard = walk(page, tmp_path, "trial/job.toml", 4)
+    shown = re.findall(r"^    (clinic-b: .*)$", page, re.MULTILINE)
+    assert len(shown) == 2
+    assert "\n".join(shown) in heard
+    lines = (tmp_path / "scores.csv").read_text().splitlines()
+    assert lines[0] == "id,known,prediction,p(ill),p(well)"
+    assert len(lines) == 251
+
+
+def test_two_companies_in_fifteen_minutes(tmp_path):
+    page = (DOCS / "two-companies.md").read_text()
+    heard = walk(page, tmp_path, "loans/job.toml", 2)
     shown = re.findall(r"^    (shop: .*)$", page, re.MULTILINE)
     assert len(shown) == 10
     assert "\n".join(shown) in heard  # as the page has it, in one piece
