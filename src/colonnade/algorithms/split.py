@@ -197,9 +197,19 @@ class SplitSession(NetworkSession):
     async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
         """Return all embeddings side by side, at the holder; their messages have other names than scores."""
         mine = mine.reshape(len(mine), -1)
+        self.sum.count(len(mine) * self.told_outputs)  # no sum takes them, and the budget counts them all the same
         if tag == "scores":
             return await side_by_side(self.net, "embeddings", mine, holder, self.widths)
         return await side_by_side(self.net, "embeddings to evaluate", mine, holder, self.widths)
+
+    @property
+    def told_outputs(self) -> int:
+        """How many numbers about a row count for every party, so that all know what has left: the widest embedding."""
+        return max(self.widths.values())
+
+    def numbers_told(self, signal: FloatArray) -> int:
+        """Return how many numbers a signal is, of which each party gets its own part."""
+        return len(signal) * self.told_outputs
 
     def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
         """Return the embeddings as they are: side by side, nothing has to be taken out."""

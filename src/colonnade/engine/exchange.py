@@ -224,7 +224,16 @@ class Exchanges:
 
     @property
     def _told(self) -> int:
-        return self.options.numbers_of_a_batch(self.block.outputs, len(self.net.names))
+        return self.options.numbers_of_a_batch(self.told_outputs, len(self.net.names))
+
+    @property
+    def told_outputs(self) -> int:
+        """How many numbers about a row leave a party in one exchange."""
+        return self.block.outputs
+
+    def numbers_told(self, signal: FloatArray) -> int:
+        """Return how many numbers about rows a signal is."""
+        return int(signal.size)
 
     @property
     def rounds_left(self) -> int:
@@ -331,7 +340,7 @@ class Signals:
 
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """At the holder: let these parties have what they step with."""
-        self.session.allowance.backward(signal.size)
+        self.session.allowance.backward(self.session.numbers_told(signal))
         if self.told:
             await self.session.tell("signal", signal)
             return

@@ -113,7 +113,7 @@ class Session(Exchanges):
         silent = not self.options.tells_signals or self.job.sum == ENCRYPTED
         self.allowance = Allowance(self.sum, rows, self.budget, alone, alone and silent)
         refits = any(one.refits(self.options.family) for one in self.job.defences)
-        self.allowance.reserved = float(self.block.outputs) if refits else 0.0
+        self.allowance.reserved = float(self.told_outputs) if refits else 0.0
         validated = self.validation is not None
         self.stopping = Stopping(self.net, self.options, self.block, self.allowance, validated=validated)
         self.flow = self.stopping.flow
@@ -174,7 +174,7 @@ class Session(Exchanges):
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
-        return self.block.outputs, len(self.net.names), len(self.job.holders)
+        return self.told_outputs, len(self.net.names), len(self.job.holders)
 
     @property
     def _batches(self) -> int:

@@ -153,6 +153,10 @@ class Family(ABC):
         """Return the name of the loss that a job's `[model]` stands for."""
         return self.kinds[model["kind"]]
 
+    def with_options(self, options: Any) -> str:
+        """Return the name of the family that these options of a job's `[model]` ask for."""
+        return self.name
+
     def read_options(self, model: Settings) -> Any:
         """Return the options that a job has in `[model]`."""
         raise DataError(f"a {self.called} model is not for jobs")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.split import HolderBlock, SplitSession, Top, side_by_side, split_leaks
+from colonnade.algorithms.split import HolderBlock, SplitSession, Top, parted, side_by_side, split_leaks
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, value_of
 from colonnade.defences.keyed_noise import FINE, keyed_normals
@@ -25,17 +25,17 @@ from colonnade.engine.exchange import Agreement
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.torch_session import NetworkSession, check_width, make_block, parts_of, watch_over
-from colonnade.errors import OptionError
+from colonnade.errors import LabelError, OptionError
 from colonnade.families.base import WEIGHTED, Arrays, Description, Family
-from colonnade.families.scoring import Scorer, SummedScorer
+from colonnade.families.scoring import Known, Scorer, SummedScorer
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, minimised
 from colonnade.leaks import Leak, Setting
 from colonnade.networks.torch_modules import drawn, fresh_stream, module_of
 from colonnade.networks.torch_network import NetworkBlock
 from colonnade.networks.torch_veils import spread_of
 from colonnade.runtimes.net import Net
-from colonnade.settings.settings import Key, Settings
-from colonnade.sums import open_sum
+from colonnade.settings.settings import Key, Section, Settings
+from colonnade.sums import SecureSum, open_sum
 
 _PARAMETER = "network/"  # comes before the names of a module's parameters in a party's file
 _CHUNK = 2048  # rows whose embeddings are collected at a time
@@ -67,7 +67,11 @@ class TorchFamily(Family):
         "network-softmax": "softmax",
         "network-ridge": "square",
     }
-    keys: ClassVar[tuple[Key, ...]] = (Key("l2", float, default=1e-4, least=0), WEIGHTED)
+    keys: ClassVar[tuple[Key, ...]] = (
+        Key("l2", float, default=1e-4, least=0),
+        WEIGHTED,
+        Key("top", Section(others=Key("party", int, least=1))),
+    )
     options: ClassVar[type[Any]] = TorchOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = (FedSGD, FedBCD)
     takes_own: ClassVar[bool] = True
@@ -80,8 +84,14 @@ class TorchFamily(Family):
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def read_options(self, model: Settings) -> Any:
-        """Return the weight decay, and whether rows have weights: all that a job says about networks."""
-        return TorchOptions(model["l2"], weighted=model["weighted"])
+        """Return the weight decay, whether rows have weights, and what a top network takes of each party's."""
+        if model["top"] is None:
+            return TorchOptions(model["l2"], weighted=model["weighted"])
+        return SplitOptions(model["l2"], widths=tuple(sorted(model["top"].items())), weighted=model["weighted"])
+
+    def with_options(self, options: Any) -> str:
+        """Return the family of models with a top network where there is one."""
+        return SplitFamily.name if isinstance(options, SplitOptions) else self.name
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Say that contributions are not linear, so that nothing follows about what they show."""
@@ -204,6 +214,8 @@ class SplitFamily(TorchFamily):
 
     name: ClassVar[str] = "split"
     blurs: ClassVar[bool] = False  # embeddings are no sum
+    one_holder: ClassVar[bool] = True
+    called: ClassVar[str] = "network with a top network"
     session: ClassVar[type[SplitSession]] = SplitSession  # an attack has one of its own
     kinds: ClassVar[Mapping[str, str]] = {}
     keys: ClassVar[tuple[Key, ...]] = ()
@@ -219,6 +231,40 @@ class SplitFamily(TorchFamily):
         """Say that scores are no sum of contributions."""
         return {"model": self.name, "weighted": options.weighted}
 
+    def check_job(self, model: str, job: TrainingJob, parties: tuple[str, ...]) -> None:
+        """Refuse widths of other parties than take part."""
+        if {name for name, _ in job.options.widths} != set(parties):
+            raise OptionError(
+                f"top must say how many numbers the top network takes of each party's network, as in {{ "
+                f"{', '.join(f'{name} = 4' for name in parties)} }}"
+            )
+
+    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
+        """Refuse labels at several parties, as there is one top network."""
+        if len(holders) != 1:
+            raise LabelError(f"{model} with a top network has one label holder, got {len(holders)}")
+
+    def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
+        """Try the party's own network, and make the top network where it has one."""
+        network, top = own
+        found = super().try_own(party, network, columns, seed)
+        if top is None:
+            return found
+        size = sum(int(one.numel()) for one in module_of(top[0], top[1], party, seed).parameters())
+        return f"{found}; {size:,} parameters of the top network"
+
+    def facts(self, job: TrainingJob) -> dict[str, Any]:
+        """Return how many scores a row has, and what the top network takes of each party's network."""
+        return {"outputs": job.outputs, "widths": [list(one) for one in job.options.widths]}
+
+    def scoring_facts(self, public: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the same, as the file says."""
+        return {"outputs": public["outputs"], "widths": tuple((str(name), int(w)) for name, w in public["widths"])}
+
+    def numbers(self, public: Mapping[str, Any], state: Any) -> int:
+        """Return how wide the widest embedding is, as training counts for everybody."""
+        return max(int(width) for _, width in public["widths"])
+
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Return what split learning shows: embeddings, in the clear."""
         return split_leaks(setting, cast("FedSGD | FedBCD", algorithm))
@@ -227,7 +273,6 @@ class SplitFamily(TorchFamily):
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
         """Train by FedSGD or FedBCD, with embeddings side by side in place of a sum."""
-        _check_no_budget(budget, self.called)
         method, options = job.algorithm, job.options
         network, top = part.own
         places, holding = dict(options.widths), net.me == job.holders[0]
@@ -241,14 +286,16 @@ class SplitFamily(TorchFamily):
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = options.evaluate_rows
         session = self.session(
-            net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=looked_at, widths=places
-        )
+            net, agreed, block, method, train, held_out, secure, keeper, budget=budget, evaluate_rows=looked_at,
+            widths=places,
+        )  # fmt: skip
         await session.agree()
         return await watch_over(net, session, method)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
-        """Refuse to take part in a sum, as embeddings do not add up to scores."""
-        raise OptionError("a model with a top network has no parts that add up to scores")
+        """Return a part that sends its embeddings to the label holder, whose top network makes scores of them."""
+        network, top = own
+        return SplitScorer(me, network, top, state, job)
 
     async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
         """Score new rows: the label holder returns what the top network makes of them, the others return None."""
@@ -266,12 +313,36 @@ class SplitFamily(TorchFamily):
         return np.concatenate(pieces) if pieces else None
 
 
-def _check_no_budget(budget: Limit | None, called: str) -> None:
-    """Refuse a budget of numbers that may leave: embeddings leave in the clear, and nobody counts them."""
-    if budget is not None:
-        raise OptionError(
-            f"a {called} model sends embeddings in the clear, which no budget counts; train it without one"
-        )
+class SplitScorer:
+    """A party's side of a prediction: its embeddings, in the clear, and at the label holder what the top makes of them.
+
+    Of people whom a party does not know it sends zeros.
+    """
+
+    most = _CHUNK
+
+    def __init__(self, me: str, network: Any, top: Any, state: tuple[Any, ...], job: ScoringJob) -> None:
+        self._me, self._holder, self._widths = me, job.holders[0], dict(job.facts["widths"])
+        self.outputs = int(job.facts["outputs"])
+        own, above = parted(state)
+        self._network = NetworkScorer(me, network, own, self._widths[me])
+        self._top: Top | None = None
+        if me == self._holder:
+            how, _, optimiser = top
+            self._top = Top(module_of(how, above, me, 0), self._widths, optimiser, 0.0, fresh_stream(0))
+
+    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> FloatArray:
+        """Return this party's embeddings."""
+        found = np.zeros((len(known), self._widths[self._me]))
+        if columns is not None:
+            self._network.secret = self._network.secret or secure.net.secret("noise of embeddings")
+            found[known] = self._network.of(columns, rows)
+        return found
+
+    async def scores(self, secure: SecureSum, ready: FloatArray, to: str) -> FloatArray | None:
+        """Return the scores at the label holder, and None elsewhere."""
+        found = await side_by_side(secure.net, "embeddings to predict", ready, self._holder, self._widths)
+        return None if found is None or self._top is None else self._top.forward(found)
 
 
 def _top_of(net: Net, top: Any, widths: dict[str, int], l2: float, seed: int) -> Top:

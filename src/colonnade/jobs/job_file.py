@@ -184,10 +184,12 @@ def described(settings: Settings) -> Job:
     kind = family_of_kind(settings["model"]["kind"])
     _check_keys(settings["model"], kind)
     model = settings["model"].checked(Section(_KIND, *kind.keys), JOB)
+    loss, options = kind.loss_of(model), kind.read_options(model)
+    keys, kind = kind.keys, family(kind.with_options(options))
     if settings["protection"] in kind.lacks:
         word = settings["protection"]
         raise settings.error("protection", f"{word!r} {kind.lacks[word]}")
-    loss, options, algorithm = kind.loss_of(model), kind.read_options(model), _algorithm(settings, kind)
+    algorithm = _algorithm(settings, kind)
     made = family(kind.trained_by(algorithm))
     if not kind.adds_up:
         _check_no_sum(added, kind)
@@ -204,7 +206,8 @@ def described(settings: Settings) -> Job:
     folds = fold_count(settings, made, loss, sum_name)
     if folds and settings["binning"] is not None:
         raise settings.error("binning", "learns bins from labels, which folds would have to do anew; leave folds out")
-    grid, candidates = candidates_of(settings, Section(_KIND, *kind.keys), kind.read_options, algorithm)
+    reading = family_of_kind(settings["model"]["kind"]).read_options
+    grid, candidates = candidates_of(settings, Section(_KIND, *keys), reading, algorithm)
     job = Job(
         settings["name"],
         {name: parties[name]["address"] for name in names},
@@ -309,7 +312,8 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
         words = f"{job.algorithm.name} has one label holder, the job has {len(job.holders)}; use another algorithm"
         raise settings.error("algorithm", words) from None
     except OptionError as error:
-        key = next((key.name for key in made.keys if str(error).startswith(key.name)), None)
+        keys = family_of_kind(model["kind"]).keys
+        key = next((key.name for key in keys if str(error).startswith(key.name)), None)
         where, key = (settings, "algorithm") if key is None else (model, key)
         raise where.error(key, str(error).removeprefix(f"{key} ")) from None
 

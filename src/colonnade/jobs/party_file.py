@@ -66,6 +66,7 @@ PARTY = Section(
             Key("build", str, required=True),
             Key("optimizer", str, default="sgd", allowed=tuple(OPTIMISERS)),
             Key("shape", ListOf(int, 1), least=1),
+            Key("top", str),
         ),
     ),
     Key(
@@ -231,7 +232,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         settings["prepare"],
         certificates_of(files, base),
         policy_of(rules, base),
-        _network(settings["network"]),
+        _network(settings["network"], job, name),
         settings["trees"],
         calibration,
         decision,
@@ -375,14 +376,28 @@ def _check_calibration(given: Settings, job: Job, name: str) -> None:
         raise given.error("calibration", f"{words} of the job, or remove it")
 
 
-def _network(given: Settings | None) -> Any:
-    """Return how the network is made, no parameters yet, the shape of a row and the optimiser; paths are made whole."""
+def _network(given: Settings | None, job: Job, me: str) -> Any:
+    """Return how the network is made, no parameters yet, the shape of a row and the optimiser; paths are made whole.
+
+    Where the job has a top network, it is a pair of that and of how the top network is made, which one party has.
+    """
     if given is None:
         return None
-    where, _, name = given["build"].partition(":")
-    if not name:
-        raise given.error("build", f"must be 'file.py:name' or 'module:name', got {given['build']!r}")
-    if where.endswith(".py"):
-        where = str(given.origin.folder / where)
     shape = tuple(given["shape"]) if given["shape"] else None
-    return (("named", f"{where}:{name}"), None, shape, given["optimizer"])
+    own = (("named", _maker(given, "build")), None, shape, given["optimizer"])
+    with_top = getattr(job.model, "widths", None) is not None
+    if (given["top"] is not None) != (with_top and me == job.holders[0]):
+        has = f"{me!r} holds the labels, so name the function that makes the top network" if given["top"] is None else (
+            "the top network is the label holder's; remove it" if with_top else "the job has no top network; remove it"
+        )  # fmt: skip
+        raise given.error("top", has)
+    if not with_top:
+        return own
+    return own, None if given["top"] is None else (("named", _maker(given, "top")), None, given["optimizer"])
+
+
+def _maker(given: Settings, key: str) -> str:
+    where, _, name = given[key].partition(":")
+    if not name:
+        raise given.error(key, f"must be 'file.py:name' or 'module:name', got {given[key]!r}")
+    return f"{given.origin.folder / where if where.endswith('.py') else where}:{name}"
