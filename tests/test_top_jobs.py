@@ -122,6 +122,7 @@ def test_what_a_job_with_a_top_network_says():
     assert (read.family, read.loss, read.protection) == ("split", "logistic", "plain")
     assert read.model == SplitOptions(l2=0.01, widths=tuple(sorted(WIDTHS.items())))
     assert EMBEDDINGS in read.disclosed()
+    assert job_for(OF_TOP + "\n[defence.label-correlation]\nweight = 0.5\n").defences[0].weight == 0.5
     with pytest.raises(OptionError, match=r"key model.top: must say how many numbers the top network takes of each"):
         job_for(OF_TOP.replace(TOP, "top = { bank = 2 }\n"))
     with pytest.raises(OptionError, match=r"key model.top.\w+: must be >= 1"):
