@@ -63,10 +63,10 @@ def table_of(path, **more):
     return data.load(check({"source": str(path), "id": "id", "label": "outcome", **more}, data.SECTION))
 
 
-def seat_of(job, name, folder, identity=None, min_rows=5):
+def seat_of(job, name, folder, identity=None, min_rows=5, network=None):
     table = table_of(folder / f"{name}.csv")
     parts = share_out(np.arange(table.rows), job.validation, job.algorithm.seed)
-    return Seat(job, name, table, parts, Voucher(), identity or Identity(), min_rows)
+    return Seat(job, name, table, parts, Voucher(), identity or Identity(), min_rows, network)
 
 
 def digest_of(job):

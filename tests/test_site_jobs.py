@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +15,10 @@ from colonnade.jobs.policy import KINDS, kind_of
 from colonnade.jobs.words import leaks_of
 from colonnade.leaks import SITE_ALONE, SITE_GRADIENTS
 from colonnade.runtimes.endpoint import Endpoint
-from colonnade.site_jobs.programs import answer
+from colonnade.site_jobs import survey
+from colonnade.site_jobs.agreed import Introduction, told
+from colonnade.site_jobs.exact_numbers import from_words, in_words
+from colonnade.site_jobs.programs import answer, ask
 from colonnade.site_jobs.seat import Voucher
 from site_federation import (
     CLINICS,
@@ -343,3 +348,116 @@ def test_a_job_that_can_not_be_is_one_sentence(changes, sentence):
     with pytest.raises(OptionError, match=sentence) as raised:
         job_of(**changes)
     assert "\n" not in str(raised.value)
+
+
+# -- a server that does not follow the program -------------------------------------------------------------------------
+
+
+def question(what, asked, **changes):
+    column = {"name": "age", "text": False, "steps": [], "hot": None, "named": True} | changes
+    return json.dumps([[column, what, asked]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        question("levels", [50.0]),  # how many are exactly fifty
+        question("mean", None, steps=[{"step": "clip", "low": 100.0, "high": 101.0}]),  # who is above a hundred
+        question("spread", 3.0),  # before the gaps are filled
+        question("mean", None, name="ward"),
+        question("mean", None, steps=[{"step": "log1p"}]),
+        question("levels", ["Mr Smith"], name="ward", text=True, hot={"step": "one-hot", "most": 1, "least": 9}),
+    ],
+)
+def test_a_site_answers_what_the_job_learns_and_nothing_else(folder, text):
+    job = job_of()
+    seat = seat_of(job, "clinic-a", folder)
+    seat.introduction(digest_of(job))
+    with pytest.raises((ProtocolError, DataError), match=r"job.toml does not learn|can't be read"):
+        survey.answer(seat.training_rows, text, 5, seat._chains)
+
+
+def test_a_rare_category_that_the_server_asks_for_is_not_counted(folder):
+    text = (folder / "clinic-a.csv").read_text().splitlines()
+    text[1] = text[1].replace("north", "Mr Smith").replace("south", "Mr Smith")
+    (folder / "clinic-a.csv").write_text("\n".join(text) + "\n")
+    job = job_of()
+    seat = seat_of(job, "clinic-a", folder)
+    seat.introduction(digest_of(job))
+    hot = {"step": "one-hot", "most": 50, "least": 1}
+    asked = question("levels", ["Mr Smith", "north"], name="ward", text=True, hot=hot)
+    smith, north, others, missing = survey.answer(seat.training_rows, asked, 5, seat._chains)
+    assert (smith, missing) == (0, 0)
+    assert north > 5
+    assert others > 5
+    few = question("levels", ["north", "south"], name="ward", text=True, hot=hot)
+    assert survey.answer(seat.training_rows, few, 5, seat._chains)[2] == 5  # one, or up to five
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None, (), ("who", 0), ("who", 0, ((1, b"", b"", b""),)), ("agreed", 0, "x"), ("refused", 0, 3), ("wait", 0, 1),
+        ("done", 0, (1,)), ("end", 0, np.zeros(3)), ("task", 1, ("survey", 0)), ("task", 1, ("survey", 0, 7)),
+        ("task", "1", ("count",)), (["task"], 1, ("count",)), ("import os", 1, None),
+    ],
+)  # fmt: skip
+def test_a_site_obeys_no_malformed_word(message):
+    with pytest.raises(ProtocolError):
+        told(message)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, (), ((), ("a",), (b"", b"", b"")), ((("age", "numbers"),), ("a", "b"), (b"", b"", b"")),
+        ((("age", "numbers", ()),), ("a", 1), (b"", b"", b"")), ((("age", "numbers", (1,)),), ("a",), (b"", b"", b"")),
+        ((("age", "numbers", ()),) * 2, ("a", "b"), (b"", b"", b"")),
+        ((("age", "numbers", ()),), ("a", "b"), (b"", "")),
+        ((("age", "text", tuple(map(str, range(1001)))),), ("a", "b"), (b"", b"", b"")),
+    ],
+)  # fmt: skip
+def test_a_hub_believes_no_malformed_introduction(value):
+    with pytest.raises(ProtocolError, match="site 'x' must introduce itself"):
+        Introduction.from_value(value, "x")
+
+
+def test_a_preparation_that_is_not_the_jobs_is_refused(folder):
+    job = job_of()
+    found = run(job, folder)
+    seat = seat_of(job, "clinic-a", folder)
+    agreed = found["hub"].agreed
+    for old, new in (('"age"', '"bmi"'), ('"indicator": false', '"indicator": true'), ("impute", "log1p")):
+        changed = replace(agreed, preparation=agreed.preparation.replace(old, new))
+        with pytest.raises((ProtocolError, DataError), match=r"not the one of the job|can't|no preparation"):
+            seat.hear_agreed(changed.as_value())
+
+
+def test_words_of_numbers_add_up_exactly():
+    rng = np.random.default_rng(0)
+    values = [*rng.standard_normal(50) * 10.0 ** rng.integers(-20, 30, 50), 0.0, -1.5, 2.0**119]
+    assert all(from_words(in_words(value, "it")) == pytest.approx(value, rel=1e-15, abs=1e-36) for value in values)
+    total = sum(in_words(value, "it") for value in (1e22, 1.0, -1e22))
+    assert from_words(total) == 1.0  # where floats would say 0
+    with pytest.raises(DataError, match="column 'x' adds up to 1e\\+40, which is too large for a sum over sites"):
+        in_words(1e40, "column 'x'")
+
+
+def test_networks_of_the_sites_own(folder):
+    torch = pytest.importorskip("torch")
+    job = job_of(model='[model]\nkind = "network"\n')
+    found, make = {}, lambda features, classes: torch.nn.Linear(features, classes)
+    seats = {name: seat_of(job, name, folder, network=make) for name in job.sites}
+
+    def program_of(name):
+        async def program(net):
+            if name == "hub":
+                found[name] = await ask(net, job, None, digest_of(job), network=make)
+            else:
+                found[name] = await answer(net, job, seats[name], digest_of(job), make)
+
+        return program
+
+    cn.Simulation().run({name: (program_of(name), ()) for name in job.parties}, spare=job.sites)
+    assert len({one.result.parameters.tobytes() for one in found.values()}) == 1
+    assert found["clinic-a"].plan.model[0] == "own"

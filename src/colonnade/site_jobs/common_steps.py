@@ -42,6 +42,11 @@ class Chain:
     learned: list[NumberStep] = field(default_factory=list)
     known: float = 0.0  # values that are there at all sites, once they were counted
 
+    def begins_with(self, column: Column) -> bool:
+        """Whether a column that was told is this one with some of its steps: only what steps learn may differ."""
+        same = (column.name, column.date) == (self.name, self.date) and len(column.steps) <= len(self.todo)
+        return same and all(_alike(*pair) for pair in zip(column.steps, self.todo, strict=False))
+
     def so_far(self) -> Column:
         """Return the column with the steps that are learned; gaps are allowed, as a later step may fill them."""
         return Column(self.name, self.text, tuple(self.learned), self.last, named=True, gaps=True, date=self.date)
@@ -49,6 +54,16 @@ class Chain:
     def whole(self) -> Column:
         """Return the column with all its steps."""
         return Column(self.name, self.text, tuple(self.learned), self.last, named=True, date=self.date)
+
+
+def _alike(told: NumberStep, declared: NumberStep) -> bool:
+    if isinstance(told, Impute) and isinstance(declared, Impute):
+        given = declared.fill if isinstance(declared.how, str) else declared.how
+        fixed = isinstance(declared.how, str) or told.fill == given
+        return (told.how, told.indicator) == (declared.how, declared.indicator) and fixed
+    if isinstance(told, Clip) and isinstance(declared, Clip):
+        return (told.low, told.high) == (declared.low, declared.high)
+    return type(told) is type(declared)
 
 
 def kinds_of(table: Table, settings: Settings | None) -> dict[str, str]:

@@ -29,7 +29,7 @@ from colonnade.horizontal.messages import SURVEY
 from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.site_jobs import survey
 from colonnade.site_jobs.agreed import DONE, REFUSED, WAIT, WHO, Agreed
-from colonnade.site_jobs.common_steps import chains_of, kinds_of
+from colonnade.site_jobs.common_steps import Chain, chains_of, kinds_of
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
@@ -61,6 +61,7 @@ class Surveyor(Answering):
     threshold: int
     own: Own
     table: Table
+    chains: list[Chain]
     told: bytes
     channel: KeyPair = field(default_factory=KeyPair)
     _latest: int = -1
@@ -68,7 +69,7 @@ class Surveyor(Answering):
     def _encoded(self, kind: str, *content: Any) -> Any:
         if kind != SURVEY:
             raise ProtocolError(f"the server asks for a {kind!r} before it has told what all have agreed on")
-        found = survey.answer(self.table, content[1], self.own.min_rows)
+        found = survey.answer(self.table, content[1], self.own.min_rows, self.chains)
         return Ring(len(self.names), 0).encode(found, self.names[self.number])
 
 
@@ -114,6 +115,7 @@ class Seat:
         self._network, self._check = network, check
         self._train = table.take(parts[0])
         self._own = Own(network, identity, None, (), min_rows)
+        self._chains: list[Chain] = []
         self._work: Answering | None = None
         self._turn: Turn | None = None
         self.agreed: Agreed | None = None
@@ -143,7 +145,8 @@ class Seat:
     def introduction(self, job: bytes) -> Any:
         """Return what this site tells the server; `job` is a digest of what all have agreed on before."""
         kinds = kinds_of(self._train, self.job.prepare)
-        levels = survey.own_levels(self._train, chains_of(kinds, self.job.prepare), self._min_rows)
+        self._chains = chains_of(kinds, self.job.prepare)
+        levels = survey.own_levels(self._train, self._chains, self._min_rows)
         columns = tuple((name, kind, levels.get(name, ())) for name, kind in kinds.items())
         key = self._identity.key
         signed = self._voucher.sign(self._voucher.statement(job, self.name, key))
@@ -164,16 +167,19 @@ class Seat:
             raise ProtocolError("the server tells other keys, or of other sites, than the job has")
         self._own = Own(self._network, self._identity, roster, (), self._min_rows)
         threshold = 0 if self.job.sum == "plain" else len(self.job.sites)
-        self._work = Surveyor(self.number, self.job.sites, threshold, self._own, self._train, digest_of_told(content))
+        known = (self._own, self._train, self._chains, digest_of_told(content))
+        self._work = Surveyor(self.number, self.job.sites, threshold, *known)
 
     def hear_agreed(self, content: Any) -> None:
         """Take what all have agreed on, prepare this site's rows by it, and be ready to train."""
         agreed = Agreed.from_value(content)
         learned = LearnedPreparation.from_arrays({"preparation": np.array(agreed.preparation)})
         mine = chains_of(dict(agreed.kinds), self.job.prepare)
-        wanted = [(one.name, one.date, [type(step) for step in one.todo], type(one.last)) for one in mine]
-        told = [(one.name, one.date, [type(s) for s in one.steps], type(one.last)) for one in learned.columns]
-        if wanted != told:
+        fits = len(mine) == len(learned.columns) and all(
+            one.begins_with(column) and len(one.todo) == len(column.steps) and type(one.last) is type(column.last)
+            for one, column in zip(mine, learned.columns, strict=True)
+        )
+        if not fits:
             raise ProtocolError("the server tells a preparation that is not the one of the job; compare versions")
         strange = self.classes[~np.isin(self.classes, np.array(agreed.classes))]
         if len(strange):

@@ -123,15 +123,21 @@ def _take(chain: Chain, question: Question, found: Array, means: dict[int, float
 # -- at a site ---------------------------------------------------------------------------------------------------------
 
 
-def answer(table: Table, text: str, min_rows: int) -> Array:
-    """Return a site's own sums over these rows, its training rows; refuse to answer about few of them."""
+def answer(table: Table, text: str, min_rows: int, chains: list[Chain]) -> Array:
+    """Return a site's own sums over these rows, its training rows; refuse to answer about few of them.
+
+    `chains` are what the site's own copy of the job says: whoever asks may ask for what their steps learn, and for
+    nothing else. With steps of its choice it could count the rows between any two numbers.
+    """
     parts = []
     for column, what, asked in _questions(text):
+        if not _is_empty(table, column.name):  # there nothing is told of anybody, and others say what it holds
+            _check_question(column, what, chains)
         source = _source(table, column)
         where = f"column {column.name!r} of {table.where}"
         try:
             if what == LEVELS:
-                parts.append(_counts(column, source, asked))
+                parts.append(_counts(column, source, asked, min_rows))
                 continue
             x, _ = column.numbers(source.values)
         except UnfitRow as error:
@@ -164,6 +170,39 @@ def _questions(text: str) -> list[tuple[Column, str, Any]]:
     return found
 
 
+def _is_empty(table: Table, name: str) -> bool:
+    source = table.columns.get(name)
+    if source is None:
+        return False
+    return bool((source.codes < 0).all() if isinstance(source, Texts) else np.isnan(source.values).all())
+
+
+def _check_question(column: Column, what: str, chains: list[Chain]) -> None:
+    """Refuse a question that the job's own steps do not ask."""
+    for chain in chains:
+        if not chain.begins_with(column):
+            continue
+        at = len(column.steps)
+        ahead = chain.todo[at] if at < len(chain.todo) else None
+        if what == LEVELS and chain.last is not None and ahead is None and _same_levels(column.last, chain.last):
+            return
+        means = isinstance(ahead, Standardise) or (isinstance(ahead, Impute) and ahead.how == "mean")
+        if (what == MEAN and means) or (what == SPREAD and isinstance(ahead, Standardise)):
+            return
+    raise ProtocolError(
+        f"the server asks about column {column.name!r} what the preparation in job.toml does not learn; this site "
+        f"answers nothing else"
+    )
+
+
+def _same_levels(told: Any, declared: OneHot) -> bool:
+    return isinstance(told, OneHot) and (told.most, told.least, told.reference) == (
+        declared.most,
+        declared.least,
+        declared.reference,
+    )
+
+
 def _source(table: Table, column: Column) -> Any:
     if column.name not in table.columns:
         raise ProtocolError(f"the server asks about column {column.name!r}, which this site does not bring")
@@ -176,8 +215,11 @@ def _source(table: Table, column: Column) -> Any:
         raise DataError(f"column {column.name!r} of {table.where} {error}") from None
 
 
-def _counts(column: Column, source: Any, levels: list[Any]) -> Array:
-    """Count the rows of every level, of other ones, and without one."""
+def _counts(column: Column, source: Any, levels: list[Any], min_rows: int) -> Array:
+    """Count the rows of every level, of other ones, and without one.
+
+    Of fewer than `min_rows` nobody is told how many they are: of a level none, of others and missing ones that many.
+    """
     if isinstance(source, Texts):
         counted = np.bincount(source.codes[source.codes >= 0], minlength=len(source.categories))
         by_level = dict(zip(source.categories.tolist(), counted.tolist(), strict=True))
@@ -186,9 +228,10 @@ def _counts(column: Column, source: Any, levels: list[Any]) -> Array:
         x, _ = column.numbers(source.values)
         values, counted = np.unique(x[~np.isnan(x)], return_counts=True)
         by_level, missing = dict(zip(values.tolist(), counted.tolist(), strict=True)), int(np.isnan(x).sum())
-    found = [float(by_level.get(level, 0)) for level in levels]
-    others = float(sum(by_level.values())) - sum(found)
-    return np.array([*found, others, float(missing)])
+    others = sum(count for level, count in by_level.items() if level not in {*levels})
+    found = [count if (count := by_level.get(level, 0)) >= min_rows else 0 for level in levels]
+    rest = [max(count, min_rows) if count else 0 for count in (others, missing)]
+    return np.array([*found, *rest], dtype=np.float64)
 
 
 def own_levels(table: Table, chains: list[Chain], min_rows: int) -> dict[str, tuple[Any, ...]]:
