@@ -130,9 +130,9 @@ class Disturbed:
         finally:
             horizontal.gather = real
 
-    def _gather(self, sites: Any, threshold: int, task: Any) -> Any:
+    def _gather(self, sites: Any, threshold: int, task: Any, fewest: int = 1) -> Any:
         """As ever; who answered the stage that brings the values is written down."""
-        stages, there = gathering.gather(sites, threshold, task), ()
+        stages, there = gathering.gather(sites, threshold, task, fewest), ()
         asked = next(stages)
         while True:
             answers = yield asked

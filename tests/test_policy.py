@@ -12,6 +12,7 @@ import pytest
 import colonnade as cn
 from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.errors import PolicyRefused
+from colonnade.horizontal.gathering import PLAIN, STAGES
 from colonnade.jobs.policy import KINDS, Policy, PolicyDoor, kind_of
 from colonnade.runtimes.endpoint import Endpoint
 from colonnade.sums.telling import passed_on, signed
@@ -112,7 +113,7 @@ SENDS = {
 }
 # What else is called so is no business of the policy.
 OF = {"send": "net.send", "recv": "net.recv", "tell": ".tell", "hear": "session.hear"}
-HANDED_ON = ("tag", "step", "self.tags[holder]", "on", "by")
+HANDED_ON = ("tag", "self.named(tag)", "step", "self.tags[holder]", "on", "by", "step_of(stage, 1 if masked else 0)")
 HEARS = {"recv": 1, "hear_words": 1, "hear_signal": 2, "remasked": 2, "hear": 1, "hear_told_signal": 2, "fetch": 1}
 
 
@@ -161,19 +162,21 @@ def steps_in(tree, imported):
 def test_every_step_of_ours_has_a_kind():
     """The step names in the sources are all known to the policy, and the policy knows no other."""
     source = Path(cn.__file__).parent
-    # Parties with rows have no job, and so no policy; runtimes carry whatever they are told.
+    # What sites send in a job, `site_jobs` has by these names; runtimes carry whatever they are told.
     without = ("horizontal", "runtimes", "remote", "flower")
     files = [path for path in source.rglob("*.py") if path.relative_to(source).parts[0] not in without]
     trees = [ast.parse(path.read_text()) for path in files]
+    everything = [*trees, ast.parse((source / "horizontal" / "shown.py").read_text())]
     shared = {
-        name: text for tree in trees for name, text in names_in(tree).items() if name.isupper() and name[0] != "_"
+        name: text for tree in everything for name, text in names_in(tree).items() if name.isupper() and name[0] != "_"
     }
     found = [steps_in(tree, shared) for tree in trees]
     sent, heard = (set().union(*parts) for parts in zip(*found, strict=True))
     # Sealed training puts the names of its steps together from a kind and what it is about.
     sealed = {*SEALED_KINDS, "size of the target", "size of the weights"}
     on_its_way = {passed_on("signal", 0), signed("signal", 0)}  # whatever it is
-    assert {kind_of(step) for step in sent | on_its_way} | sealed == set(KINDS)
+    of_sums = {*STAGES.values(), PLAIN}
+    assert {kind_of(step) for step in sent | on_its_way | of_sums} | sealed == set(KINDS)
     assert {kind_of(step) for step in heard} <= {*KINDS, "end of serving"}  # which nobody sends
 
 
