@@ -17,7 +17,9 @@ ROOT = Path(__file__).parent.parent
 
 def script(name):
     spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(
+        spec
+    )  # where its dataclasses look for their words
     spec.loader.exec_module(module)
     return module
 
