@@ -869,7 +869,7 @@ def test_every_example_of_the_page_is_allowed():
     examples = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     whole = Section(Key("data", SECTION), Key("prepare", preparation.SECTION))
     tables = [toml.parse(example.encode(), whole, "data.md") for example in examples]
-    assert len(tables) == 3
+    assert len(tables) == 4
     names = [name for name in tables[2]["prepare"] if name != "default"]
     words = {"city": ["Berlin", "Bonn"], "joined": ["01.02.2025", "31.12.2026"]}
     made = {name: Texts(np.arange(40, dtype=np.int32) % 2, np.array(words[name], dtype=object)) if name in words
