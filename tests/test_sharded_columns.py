@@ -36,6 +36,7 @@ LISTS = {
     "all": np.arange(ROWS),
     "range": np.arange(BLOCK - 3, 5 * BLOCK + 9),
     "few": np.array([7]),
+    "of one block": np.arange(2 * BLOCK + 3, 2 * BLOCK + 900),
     "none": np.arange(0),
     "sorted": np.sort(np.random.default_rng(2).choice(ROWS, ROWS // 3, replace=False)),
     "shuffled": np.random.default_rng(3).permutation(ROWS)[: 2 * BLOCK + 11],

@@ -134,8 +134,7 @@ class ShardedColumns:
             for some, here, into in self._brought(rows, G):
                 here.backward(np.arange(here.shape[0]), np.ascontiguousarray(signal[some]), factor, into[0])
             return
-        for (part,) in self._sums("backward", rows, (signal,), (factor,), G.nbytes):
-            G += part
+        self._add("backward", rows, signal, (factor,), G)
 
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
@@ -143,8 +142,7 @@ class ShardedColumns:
             for some, here, into in self._brought(rows, G):
                 here.gram(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), into[0])
             return
-        for (part,) in self._sums("gram", rows, (weight,), (len(G),), G.nbytes):
-            G += part
+        self._add("gram", rows, weight, (len(G),), G)
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
@@ -152,8 +150,7 @@ class ShardedColumns:
             for some, here, into in self._brought(rows, out):
                 here.squares(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), into[0])
             return
-        for (part,) in self._sums("squares", rows, (weight,), (len(out),), out.nbytes):
-            out += part
+        self._add("squares", rows, weight, (len(out),), out)
 
     def look(
         self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
@@ -184,6 +181,16 @@ class ShardedColumns:
         for (part,) in self._sums("lengths", np.arange(self.shape[0]), (), (), 8):
             total += float(part[0])
         return total / max(1, self.shape[0])
+
+    def _add(self, question: str, rows: Rows, numbers: FloatArray, more: tuple[Any, ...], out: FloatArray) -> None:
+        """Add sums over rows to `out`; those over a single block are added to it row by row, as in memory."""
+        one = len(rows) > 0 and self._in_one_block(rows)
+        begun = np.ascontiguousarray(out) if one else None
+        for (part,) in self._sums(question, rows, (numbers,), (*more, begun), out.nbytes):
+            if one:
+                out[...] = part
+            else:
+                out += part
 
     def _sums(
         self, question: str, rows: Rows, numbers: tuple[Any, ...], more: tuple[Any, ...], size: int
