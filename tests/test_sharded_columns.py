@@ -83,6 +83,17 @@ def test_answers_are_those_of_columns_in_memory_and_have_the_same_bits_with_any_
         np.testing.assert_array_equal(found[0][name], expected, err_msg=name)
 
 
+@pytest.mark.parametrize("width", [1, 3, 7])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_lengths_of_rows_are_added_up_in_the_same_blocks_everywhere(width: int, kind: str) -> None:
+    X = np.random.default_rng(width).standard_normal((3 * BLOCK + 71, width))
+    value = X.astype(np.float32) if kind == "dense" else columns_to_value(scipy.sparse.csr_matrix(np.maximum(X, 0.0)))
+    known = columns_from_value(value).mean_square()
+    assert [ShardedColumns.place(Here(workers), value).mean_square() for workers in (1, 3)] == [known, known]
+    whole = X.astype(np.float32) if kind == "dense" else np.maximum(X, 0.0)
+    assert known == pytest.approx(np.square(whole, dtype=np.float64).sum() / len(X), rel=1e-12)
+
+
 def test_columns_on_the_disk_go_to_the_workers_shard_by_shard(tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", TABLES["dense"])
     stored = StoredRows.of_array(np.load(tmp_path / "X.npy", mmap_mode="r"), 1 << 24)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value
+from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value, sum_of_squares
 from colonnade.blocks.row_blocks import BLOCK, add_by_blocks, ascending, block_ends, in_order, sum_ends
 from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.errors import DataError
@@ -25,7 +25,6 @@ from colonnade.settings.sizes import in_words
 from colonnade.streams.stored_rows import StoredRows
 
 _NEAR = 8  # rows of a block are read with all between them where one of so many is asked for
-_FLAT = 1 << 16  # numbers whose squares are added at a time, as `DenseColumns` does
 
 
 def needed_memory(width: int, itemsize: int) -> int:
@@ -142,13 +141,7 @@ class StreamedColumns(DenseColumns):
 
     def mean_square(self) -> float:
         """Mean squared length of a row."""
-        flat = (piece.reshape(-1) for piece in self._whole(4 * BLOCK))
-        squares = (
-            float(np.square(one[at : at + _FLAT], dtype=np.float64).sum())
-            for one in flat
-            for at in range(0, len(one), _FLAT)
-        )
-        return sum(squares) / max(1, self.shape[0])
+        return sum(sum_of_squares(piece.reshape(-1)) for piece in self._whole(BLOCK)) / max(1, self.shape[0])
 
     def largest(self) -> FloatArray:
         """The largest magnitude in each column."""

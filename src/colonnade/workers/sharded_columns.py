@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value
-from colonnade.blocks.row_blocks import ascending, block_rows, in_order, sum_ends
+from colonnade.blocks.row_blocks import all_rows, ascending, block_rows, in_order, sum_ends
 from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.blocks.weights import DenseTerms
 from colonnade.errors import OptionError
@@ -178,7 +178,7 @@ class ShardedColumns:
     def mean_square(self) -> float:
         """Mean squared length of a row."""
         total = 0.0
-        for (part,) in self._sums("lengths", np.arange(self.shape[0]), (), (), 8):
+        for (part,) in self._sums("lengths", all_rows(self.shape[0]), (), (), 8):
             total += float(part[0])
         return total / max(1, self.shape[0])
 
@@ -255,7 +255,7 @@ class ShardedColumns:
     def largest(self) -> FloatArray:
         """The largest magnitude in each column."""
         found = np.zeros(self.shape[1])
-        for _, (part,) in self._ask("largest", self._known.cut(np.arange(self.shape[0])), lambda _: ()):
+        for _, (part,) in self._ask("largest", self._known.cut(all_rows(self.shape[0])), lambda _: ()):
             np.maximum(found, part, out=found)
         return found
 
@@ -264,7 +264,7 @@ class ShardedColumns:
         if self._numbers is None:
             return None
         seen = np.zeros(self.shape[1], dtype=bool)
-        for _, (part,) in self._ask("occurring", self._known.cut(np.arange(self.shape[0])), lambda _: ()):
+        for _, (part,) in self._ask("occurring", self._known.cut(all_rows(self.shape[0])), lambda _: ()):
             seen |= part
         return None if 2 * int(seen.sum()) > len(seen) else np.nonzero(seen)[0]
 
@@ -305,7 +305,7 @@ class ShardedColumns:
 
     def asked(self, question: str, *given: Any) -> Iterator[tuple[Any, Answer]]:
         """Where each worker's rows are in the table, and what it answers about all of them."""
-        cut = self._known.cut(np.arange(self.shape[0]))
+        cut = self._known.cut(all_rows(self.shape[0]))
         for worker, answer in self._ask(question, cut, lambda _: given):
             yield cut.places[worker], answer
 

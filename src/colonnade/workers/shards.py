@@ -17,7 +17,15 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value, value_of, with_ones
+from colonnade.blocks.columns import (
+    Columns,
+    CsrColumns,
+    columns_from_value,
+    rows_of_value,
+    sum_of_squares,
+    value_of,
+    with_ones,
+)
 from colonnade.blocks.cuts import DenseValues, SparseValues
 from colonnade.blocks.row_blocks import block_ends
 from colonnade.blocks.second_order import Judgement
@@ -159,7 +167,7 @@ def _lengths(shard: Shard, rows: Rows) -> Answer:
     def add(_: slice, chosen: Rows, out: FloatArray) -> None:
         value = rows_of_value(value_of(shard.columns), chosen)
         numbers = value[0] if isinstance(value, tuple) else value
-        out += np.square(numbers, dtype=np.float64).sum()
+        out += sum_of_squares(numbers.reshape(-1))
 
     return shard.sums(rows, (1,), add)
 
