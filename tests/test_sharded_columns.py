@@ -13,6 +13,7 @@ from colonnade.blocks.columns import Needed, columns_from_value, columns_to_valu
 from colonnade.blocks.row_blocks import BLOCK
 from colonnade.blocks.second_order import Judgement
 from colonnade.errors import OptionError
+from colonnade.streams.scratch import Scratch
 from colonnade.streams.stored_rows import StoredRows
 from colonnade.workers.row_spread import RowSpread
 from colonnade.workers.sharded_columns import ShardedColumns
@@ -95,8 +96,8 @@ def test_lengths_of_rows_are_added_up_in_the_same_blocks_everywhere(width: int, 
 
 
 def test_columns_on_the_disk_go_to_the_workers_shard_by_shard(tmp_path: Path) -> None:
-    np.save(tmp_path / "X.npy", TABLES["dense"])
-    stored = StoredRows.of_array(np.load(tmp_path / "X.npy", mmap_mode="r"), 1 << 24)
+    stored = StoredRows.made(Scratch(tmp_path), TABLES["dense"].shape, np.float32, 1 << 24)
+    stored.write(0, TABLES["dense"])
     known, found = columns_from_value(TABLES["dense"]), ShardedColumns.place(Here(2), stored)
     W = np.ones((5, 1))
     assert found.forward(LISTS["all"], W).tobytes() == known.forward(LISTS["all"], W).tobytes()
