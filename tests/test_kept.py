@@ -9,6 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
+from colonnade.blocks.newton import VERSIONS
+from colonnade.blocks.subspace import Held
 from colonnade.engine.kept import common_version
 from colonnade.errors import CheckpointError, RunFailed
 from colonnade.families.training import train
@@ -123,6 +125,24 @@ def test_numbers_about_rows_are_on_the_disk_with_the_same_bits(algorithm, active
         assert run(algorithm, folders(str(crash)), active=active) == (whole, records)
         shelves[0].clear()
         assert not [*(name / "0").iterdir()]
+
+
+def test_directions_that_are_remembered_no_more_leave_the_disk(tmp_path):
+    """But for those that the last versions know, to which a run that is broken off may go back."""
+    shelf = Checkpoints(tmp_path, b"a job", apart=0)
+    held = Held(LOGISTIC, np.ones(5), np.zeros(5), 1.0, shelf)
+    sizes = []
+    for _ in range(20):
+        for column in held.add(2, 4):
+            column[:] = np.arange(5)
+        told = held.freeze()[1]
+        sizes.append(len([path for path in tmp_path.glob("*.numbers") if path.stat().st_size == 5 * 4]))
+    assert sizes[-1] == max(sizes) == 4 + 2 * (VERSIONS - 1)
+    again = Held(LOGISTIC, np.ones(5), np.zeros(5), 1.0, shelf)
+    again.thaw((np.zeros(5), told))
+    for _ in range(4):
+        again.add(2, 4)
+    assert [shelf.known_numbers(one, 5, np.int32)[:].tolist() for one in told] == [[0, 1, 2, 3, 4]] * 4
 
 
 def test_numbers_that_were_changed_are_no_progress(tmp_path):

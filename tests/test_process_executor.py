@@ -90,6 +90,14 @@ def test_an_error_at_a_worker_ends_the_run_with_its_words(two: ProcessExecutor) 
         two.ask("forward", [("no table", None, np.ones((7, 1)))] * 2)
 
 
+def test_an_error_at_one_worker_leaves_no_answer_of_another_to_be_taken_for_a_later_one(two: ProcessExecutor) -> None:
+    columns = ShardedColumns.place(two, X)
+    before = sums(columns)
+    with pytest.raises(RunFailed, match="worker 1 of 2 failed"):
+        two.ask("forward", [("no table", None, np.ones((7, 1))), (columns._table, None, np.ones((7, 1)))])
+    assert sums(columns) == before
+
+
 def test_a_worker_is_told_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BANK_PASSPHRASE", "hush")
     executor = ProcessExecutor(1)

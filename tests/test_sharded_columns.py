@@ -13,6 +13,7 @@ from colonnade.blocks.columns import Needed, columns_from_value, columns_to_valu
 from colonnade.blocks.row_blocks import BLOCK
 from colonnade.blocks.second_order import Judgement
 from colonnade.errors import OptionError
+from colonnade.streams.scratch import Scratch
 from colonnade.streams.stored_rows import StoredRows
 from colonnade.workers.row_spread import RowSpread
 from colonnade.workers.sharded_columns import ShardedColumns
@@ -36,6 +37,7 @@ LISTS = {
     "all": np.arange(ROWS),
     "range": np.arange(BLOCK - 3, 5 * BLOCK + 9),
     "few": np.array([7]),
+    "of one block": np.arange(2 * BLOCK + 3, 2 * BLOCK + 900),
     "none": np.arange(0),
     "sorted": np.sort(np.random.default_rng(2).choice(ROWS, ROWS // 3, replace=False)),
     "shuffled": np.random.default_rng(3).permutation(ROWS)[: 2 * BLOCK + 11],
@@ -82,9 +84,20 @@ def test_answers_are_those_of_columns_in_memory_and_have_the_same_bits_with_any_
         np.testing.assert_array_equal(found[0][name], expected, err_msg=name)
 
 
+@pytest.mark.parametrize("width", [1, 3, 7])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_lengths_of_rows_are_added_up_in_the_same_blocks_everywhere(width: int, kind: str) -> None:
+    X = np.random.default_rng(width).standard_normal((3 * BLOCK + 71, width))
+    value = X.astype(np.float32) if kind == "dense" else columns_to_value(scipy.sparse.csr_matrix(np.maximum(X, 0.0)))
+    known = columns_from_value(value).mean_square()
+    assert [ShardedColumns.place(Here(workers), value).mean_square() for workers in (1, 3)] == [known, known]
+    whole = X.astype(np.float32) if kind == "dense" else np.maximum(X, 0.0)
+    assert known == pytest.approx(np.square(whole, dtype=np.float64).sum() / len(X), rel=1e-12)
+
+
 def test_columns_on_the_disk_go_to_the_workers_shard_by_shard(tmp_path: Path) -> None:
-    np.save(tmp_path / "X.npy", TABLES["dense"])
-    stored = StoredRows.of_array(np.load(tmp_path / "X.npy", mmap_mode="r"), 1 << 24)
+    stored = StoredRows.made(Scratch(tmp_path), TABLES["dense"].shape, np.float32, 1 << 24)
+    stored.write(0, TABLES["dense"])
     known, found = columns_from_value(TABLES["dense"]), ShardedColumns.place(Here(2), stored)
     W = np.ones((5, 1))
     assert found.forward(LISTS["all"], W).tobytes() == known.forward(LISTS["all"], W).tobytes()

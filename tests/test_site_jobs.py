@@ -20,6 +20,7 @@ from colonnade.site_jobs.agreed import Introduction, told
 from colonnade.site_jobs.exact_numbers import from_words, in_words
 from colonnade.site_jobs.programs import answer, ask
 from colonnade.site_jobs.seat import Voucher
+from colonnade.site_jobs.site_desk import SiteDesk
 from site_federation import (
     CLINICS,
     HEAD,
@@ -415,6 +416,8 @@ def test_a_site_obeys_no_malformed_word(message):
         ((("age", "numbers", ()),) * 2, ("a", "b"), (b"", b"", b"")),
         ((("age", "numbers", ()),), ("a", "b"), (b"", "")),
         ((("age", "text", tuple(map(str, range(1001)))),), ("a", "b"), (b"", b"", b"")),
+        ((("age", "numbers", ()),), ("b", "a"), (b"", b"", b"")),
+        ((("age", "numbers", ()),), ("a", "a"), (b"", b"", b"")),
     ],
 )  # fmt: skip
 def test_a_hub_believes_no_malformed_introduction(value):
@@ -431,6 +434,33 @@ def test_a_preparation_that_is_not_the_jobs_is_refused(folder):
         changed = replace(agreed, preparation=agreed.preparation.replace(old, new))
         with pytest.raises((ProtocolError, DataError), match=r"not the one of the job|can't|no preparation"):
             seat.hear_agreed(changed.as_value())
+    # Labels are looked up among the classes, so these stand in their order.
+    with pytest.raises(ProtocolError, match="the server tells no agreement that this site can read"):
+        seat.hear_agreed(replace(agreed, classes=agreed.classes[::-1]).as_value())
+
+
+@pytest.mark.parametrize("again", [(np.arange(3), np.arange(3), ()), ((), ("a",)), None])
+def test_a_site_that_comes_again_as_something_else_is_refused_and_the_run_goes_on(folder, again):
+    job, told = job_of(), []
+    word = seat_of(job, "clinic-a", folder).introduction(digest_of(job))
+
+    async def hub(net):
+        one = SimpleNamespace(sites=("clinic-a",), algorithm=job.algorithm, patience=job.patience)
+        desk = SiteDesk(net, one, None, b"", told.append)
+        await desk.everybody()
+        await net.recv("clinic-a", "has said it")
+        return tuple(await desk.take_in())
+
+    async def site(net):
+        await net.send("hub", "introduction", word)
+        await net.send("hub", "introduction", again)
+        await net.send("hub", "has said it", None)
+        found = [await net.recv("hub", "instruction") for _ in range(2)]
+        return found[-1][0]
+
+    outcomes = cn.Simulation().run({"hub": (hub, ()), "clinic-a": (site, ())})
+    assert (outcomes["hub"].value, outcomes["clinic-a"].value) == ((), "refused")
+    assert told[0].startswith("clinic-a is not taken in again: site 'clinic-a' came again with other columns")
 
 
 def test_words_of_numbers_add_up_exactly():

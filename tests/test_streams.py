@@ -127,6 +127,8 @@ def chosen_rows(count):
         "all": np.arange(count),
         "from the middle": np.arange(BLOCK + 4, count),
         "few": np.sort(rng.choice(count, 50, replace=False)),
+        "every third": np.arange(1, count, 3),
+        "every seventh": np.arange(5, count, 7),
         "in any order": rng.permutation(count)[:1000],
         "none": np.empty(0, np.int64),
     }
@@ -148,7 +150,9 @@ def assert_looks_alike(block, rows, rng):
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.parametrize("which", ["all", "from the middle", "few", "in any order", "none"])
+@pytest.mark.parametrize(
+    "which", ["all", "from the middle", "few", "every third", "every seventh", "in any order", "none"]
+)
 def test_streamed_columns_have_the_same_bits(block, which, threads, monkeypatch):
     monkeypatch.setenv("COLONNADE_THREADS", threads)
     memory, disk = block
@@ -173,6 +177,22 @@ def test_streamed_columns_have_the_same_bits(block, which, threads, monkeypatch)
     assert (disk.part(rows, 1, 3) == memory.part(rows, 1, 3)).all()
     assert np.allclose(disk.project(rows, W), memory.project(rows, W))
     assert disk.nonzeros(rows) == memory.nonzeros(rows)
+
+
+@pytest.mark.parametrize("which", ["all", "every third", "every seventh"])
+def test_no_more_than_a_block_is_read_at_a_time(block, which, monkeypatch):
+    _, disk = block
+    rows, read, sizes = chosen_rows(disk.shape[0])[which], disk._stored.read, []
+
+    def reading(first, last, into=None):
+        sizes.append(last - first)
+        return read(first, last, into)
+
+    monkeypatch.setattr(disk._stored, "read", reading)
+    disk.forward(rows, np.ones((5, 1)))
+    disk.project(rows, np.ones((5, 3)))
+    disk.backward(rows, np.ones((len(rows), 1)), 1.0, np.zeros((5, 1)))
+    assert 0 < max(sizes) <= BLOCK
 
 
 def test_what_streamed_columns_are_like(block):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,7 +30,8 @@ _LONG = 1 << 12
 _PROJECTED = 1 << 9
 
 
-def _sum_of_squares(values: Any) -> float:
+def sum_of_squares(values: Any) -> float:
+    """Return the sum of the squares of the numbers of one block of rows."""
     return sum(
         float(np.square(values[at : at + _CHUNK], dtype=np.float64).sum()) for at in range(0, len(values), _CHUNK)
     )
@@ -43,9 +45,9 @@ def _lanes() -> tuple[FloatArray, FloatArray, Rows]:
 class Columns(Protocol):
     """A party's columns, dense or CSR, as the kernels want them.
 
-    Sums over rows (`backward`, `gram`, `squares`, `look`) are made in fixed blocks of rows, see `row_blocks`: they have
-    the same bits whoever holds the rows, and however many threads or workers add them up. A list of no more rows than
-    a block has is added up in its order, wherever its rows are.
+    Sums over rows (`backward`, `gram`, `squares`, `look`, `mean_square`) are made in fixed blocks of rows, see
+    `row_blocks`: they have the same bits whoever holds the rows, and however many threads or workers add them up. A
+    list of no more rows than a block has is added up in its order, wherever its rows are.
     """
 
     shape: tuple[int, int]
@@ -157,7 +159,8 @@ class DenseColumns:
 
     def mean_square(self) -> float:
         """Mean squared length of a row."""
-        return _sum_of_squares(self._X.reshape(-1)) / max(1, self.shape[0])
+        blocks = (self._X[at : at + self.block] for at in range(0, self.shape[0], self.block))
+        return sum(sum_of_squares(one.reshape(-1)) for one in blocks) / max(1, self.shape[0])
 
     def largest(self) -> FloatArray:
         """The largest magnitude in each column."""
@@ -313,7 +316,9 @@ class CsrColumns:
 
     def mean_square(self) -> float:
         """Mean squared length of a row."""
-        return _sum_of_squares(self._parts[0]) / max(1, self.shape[0])
+        data, _, starts = self._parts
+        ends = [*starts[:-1][:: self.block].tolist(), int(starts[-1])]
+        return sum(sum_of_squares(data[at:end]) for at, end in pairwise(ends)) / max(1, self.shape[0])
 
     def largest(self) -> FloatArray:
         """The largest magnitude in each column."""

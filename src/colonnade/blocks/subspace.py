@@ -60,6 +60,7 @@ class Held:
         self._columns: list[Any] = []  # one for each direction, with a place for each score
         self._lost: float | None = None  # the sum of the losses at these scores
         self._kept: deque[Stored] = deque()  # copies of the scores, of the last versions
+        self._versions: deque[list[Stored]] = deque()  # the directions on the disk that these know
 
     @property
     def count(self) -> int:
@@ -73,8 +74,17 @@ class Held:
         for _ in range(new):
             stored = None if self._place is None else self._place.numbers(size, np.int32)
             found.append(np.zeros(size, np.int32) if stored is None else stored)
-        self._columns = [*self._columns, *found][-room:]
+        columns = [*self._columns, *found]
+        self._columns = columns[-room:]
+        self._drop([one for one in columns[:-room] if not isinstance(one, np.ndarray)])
         return found
+
+    def _drop(self, gone: list[Stored]) -> None:
+        """Remove directions from the disk, unless a run that is broken off may go back to them."""
+        needed = [one for version in self._versions for one in version]
+        for one in gone:
+            if one not in needed:
+                one.remove()
 
     def move(self, weights: FloatArray) -> None:
         """Go along the directions."""
@@ -168,6 +178,9 @@ class Held:
                 self._kept.popleft().remove()
         apart = bool(self._columns) and not isinstance(self._columns[0], np.ndarray)
         if apart:
+            self._versions.append(list(self._columns))
+            if len(self._versions) > VERSIONS:
+                self._drop([one for one in self._versions.popleft() if one not in self._columns])
             return z, tuple([column.sealed() for column in self._columns])
         none = np.zeros((0, self.outputs * len(self.z)), np.int32)
         return z, np.stack(self._columns) if self._columns else none
@@ -178,6 +191,7 @@ class Held:
         count = len(self.z)
         self.z, self._lost = self._found(z, count, np.float64, own=True), None
         self._columns = [self._found(column, self.outputs * count, np.int32) for column in columns]
+        self._versions = deque([[one for one in self._columns if not isinstance(one, np.ndarray)]])
 
     def _found(self, kept: Any, count: int, dtype: Any, *, own: bool = False) -> Any:
         """Numbers that were kept; `own`: a copy of those, to be changed."""

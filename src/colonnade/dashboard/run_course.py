@@ -26,7 +26,6 @@ from colonnade.events.event import (
 )
 
 LIVE, KILLED = "live", "killed"
-STATES = (LIVE, DONE, FAILED, STOPPED, KILLED)
 _POINTS, _SAID, _PHASES = 4000, 200, 200  # kept: points of a curve, sentences, phases
 _RATE_OVER = 5.0  # seconds over which rounds are counted
 _LOSSES = ("loss", "metric", "validation_loss", "validation_metric")

@@ -35,7 +35,7 @@ class Agreed:
                 and len(text) <= _MOST_TEXT
                 and len(training) == _TRAINING_ID
                 and set(training) <= set("0123456789abcdef")
-                and {type(one) for one in classes} in ({str}, {int}, {bool})
+                and _are_classes(classes)
             ):
                 return cls(kinds, text, classes, training)
         raise ProtocolError("the server tells no agreement that this site can read; use one version everywhere")
@@ -43,6 +43,11 @@ class Agreed:
 
 def _texts(value: Any, count: int) -> bool:
     return type(value) is tuple and len(value) == count and {type(one) for one in value} == {str}
+
+
+def _are_classes(value: tuple[Any, ...]) -> bool:
+    """Whether these are of one kind, each there once, in the order in which labels are looked up among them."""
+    return {type(one) for one in value} in ({str}, {int}, {bool}) and [*value] == sorted({*value})
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Introduction:
                 and all(_is_column(one) for one in columns)
                 and len({one[0] for one in columns}) == len(columns)
                 and len(classes) <= MOST_LEVELS
-                and {type(one) for one in classes} in ({str}, {int}, {bool})
+                and _are_classes(classes)
             ):
                 return cls(columns, classes, key)
         raise ProtocolError(

@@ -53,7 +53,6 @@ class SiteDesk:
         self._wait = wait_of(job.algorithm.as_value(), net.deadline)
         self._others = tuple(name for name in job.sites if name != net.me)
         self.introduced: dict[str, Introduction] = {}
-        self._told: dict[str, Any] = {}
         self.agreed: Agreed | None = None
         self.serial = 0
         self.away: set[str] = set()  # who did not answer the last question
@@ -66,8 +65,8 @@ class SiteDesk:
         """Wait until all sites have introduced themselves, and tell all of them everybody's keys."""
         until = self._net.elapsed() + self._job.patience
         if self._seat is not None:
-            self._told[self._net.me] = self._seat.introduction(self._digest)
-            self.introduced[self._net.me] = Introduction.from_value(self._told[self._net.me], self._net.me)
+            told = self._seat.introduction(self._digest)
+            self.introduced[self._net.me] = Introduction.from_value(told, self._net.me)
         while missing := [name for name in self._others if name not in self.introduced]:
             left = until - self._net.elapsed()
             if left <= 0:
@@ -82,7 +81,6 @@ class SiteDesk:
                 await self._meet(name)
             found = await self._net.recv_within(missing[0], INTRODUCTION, min(left, self._wait))
             if found:
-                self._told[missing[0]] = found[0]
                 self.introduced[missing[0]] = Introduction.from_value(found[0], missing[0])
             else:
                 for name in self._others:  # so that nobody takes this party for silent
@@ -109,8 +107,8 @@ class SiteDesk:
         for name in self._others:
             found: tuple[Any, ...] = ()
             while newer := await self._net.recv_within(name, INTRODUCTION, 0):
-                found = newer if newer[0] != (DONE,) else found
-                self._left |= {name} if newer[0] == (DONE,) else set()
+                found = found if _is_done(newer[0]) else newer
+                self._left |= {name} if _is_done(newer[0]) else set()
             if found and await self._welcome(name, found[0]):
                 back.append(name)
             await self._meet(name)
@@ -127,8 +125,12 @@ class SiteDesk:
             await self._refuse(name, str(error))
 
     async def _welcome(self, name: str, told: Any) -> bool:
-        same = told[:2] == self._told[name][:2] if type(told) is tuple else False
-        if not same or Introduction.from_value(told, name).key[0] != self.introduced[name].key[0]:
+        known = self.introduced[name]
+        try:
+            came = Introduction.from_value(told, name)
+        except ProtocolError:  # what this site says now is no reason to end the others' run
+            came = None
+        if came is None or _who(came) != _who(known):
             await self._refuse(
                 name,
                 f"site {name!r} came again with other columns, categories, classes or another key than those that the "
@@ -277,7 +279,7 @@ class SiteDesk:
     async def _hear_of(self, name: str, seconds: float) -> None:
         """Wait for a word of one site, which may be that it has the model or that it is back."""
         found = await self._net.recv_within(name, INTRODUCTION, max(0.0, seconds))
-        if found and found[0] == (DONE,):
+        if found and _is_done(found[0]):
             self._left.add(name)
         elif found:
             await self._welcome(name, found[0])
@@ -289,3 +291,13 @@ class SiteDesk:
                 await self._witness.end(self._net, names)
             except ColonnadeError as error:
                 self._tell(f"ledgers were not compared at the end: {error}")
+
+
+def _who(site: Introduction) -> tuple[Any, ...]:
+    """Return by what a site that comes again is known; certificate and signature may be new ones."""
+    return site.columns, site.classes, site.key[0]
+
+
+def _is_done(said: Any) -> bool:
+    """Return whether a site says that it has the model; it may say anything, of which arrays can't be compared."""
+    return type(said) is tuple and len(said) == 1 and type(said[0]) is str and said[0] == DONE

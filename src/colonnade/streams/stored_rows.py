@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ _PIECE = 1 << 25  # bytes that are read at a time where all of them are
 
 
 class StoredRows:
-    """A two-dimensional float32 or float64 matrix in a file, which begins at some byte of it.
+    """A two-dimensional float32 or float64 matrix in a file.
 
     Attributes
     ----------
@@ -30,8 +29,8 @@ class StoredRows:
 
     ndim = 2
 
-    def __init__(self, handle: int, offset: int, shape: tuple[int, int], dtype: Any, memory: int) -> None:
-        self._handle, self._offset, self.shape, self.memory = handle, offset, shape, memory
+    def __init__(self, handle: int, shape: tuple[int, int], dtype: Any, memory: int) -> None:
+        self._handle, self.shape, self.memory = handle, shape, memory
         self.dtype = np.dtype(dtype)
         self._row = self.shape[1] * self.dtype.itemsize
         self._scratch: Scratch | None = None
@@ -41,21 +40,14 @@ class StoredRows:
         """Make an empty file in a scratch, to be written by `write`."""
         path = scratch.file()
         try:
-            handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-            os.truncate(handle, shape[0] * shape[1] * np.dtype(dtype).itemsize)
+            found = cls(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0)), shape, dtype, memory)
+            os.truncate(path, found.nbytes)
         except OSError as error:
             raise DataError(f"no room for prepared columns in {str(path.parent)!r}: {error.strerror}") from None
         if os.name == "posix":
             path.unlink()  # the file is there as long as it is open, and no longer, whatever happens to this process
-        found = cls(handle, 0, shape, dtype, memory)
         found._scratch = scratch  # which stays as long as this does
         return found
-
-    @classmethod
-    def of_array(cls, X: Any, memory: int) -> StoredRows:
-        """Take an array that is mapped from a file, row by row, as numpy maps `.npy` files."""
-        handle = os.open(Path(X.filename), os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        return cls(handle, int(X.offset), (int(X.shape[0]), int(X.shape[1])), X.dtype, memory)
 
     def __del__(self) -> None:
         os.close(self._handle)
@@ -71,7 +63,7 @@ class StoredRows:
     def write(self, first: int, rows: Array) -> None:
         """Put rows at a place."""
         data = np.ascontiguousarray(rows, dtype=self.dtype).data.cast("B")
-        at = self._offset + first * self._row
+        at = first * self._row
         try:
             while len(data):
                 done = os.pwrite(self._handle, data, at)
@@ -83,7 +75,7 @@ class StoredRows:
         """Return the rows from one to before another, in `into` where it is given."""
         out = np.empty((last - first, self.shape[1]), dtype=self.dtype) if into is None else into[: last - first]
         data = out.data.cast("B") if out.size else memoryview(b"")
-        at = self._offset + first * self._row
+        at = first * self._row
         while len(data):
             done = os.preadv(self._handle, [data], at)
             if not done:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from threading import BoundedSemaphore
 from typing import Any
 
@@ -16,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value
-from colonnade.blocks.row_blocks import BLOCK, add_by_blocks, ascending, in_order, sum_ends
+from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value, sum_of_squares
+from colonnade.blocks.row_blocks import BLOCK, add_by_blocks, ascending, block_ends, in_order, sum_ends
 from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.errors import DataError
 from colonnade.settings.sizes import in_words
 from colonnade.streams.stored_rows import StoredRows
 
 _NEAR = 8  # rows of a block are read with all between them where one of so many is asked for
-_FLAT = 1 << 16  # numbers whose squares are added at a time, as `DenseColumns` does
 
 
 def needed_memory(width: int, itemsize: int) -> int:
@@ -49,12 +49,22 @@ class StreamedColumns(DenseColumns):
     def _read(self, rows: Rows) -> Iterator[tuple[DenseColumns, Rows]]:
         """Give these rows' columns while they are needed, and where among their rows these ones are."""
         with self._turn:
-            near = len(rows) > 0 and ascending(rows) and len(rows) * _NEAR >= int(rows[-1]) - int(rows[0])
-            if near:
+            span = int(rows[-1]) - int(rows[0]) if len(rows) and ascending(rows) else None
+            if span is None or len(rows) * _NEAR < span:
+                X, places = self._stored[rows], np.arange(len(rows))
+            elif span < BLOCK:
                 X, places = self._stored.read(int(rows[0]), int(rows[-1]) + 1), rows - rows[0]
             else:
-                X, places = self._stored[rows], np.arange(len(rows))
+                X, places = self._picked(rows), np.arange(len(rows))
             yield DenseColumns(X if self._kept is None else X[:, self._kept]), places
+
+    def _picked(self, rows: Rows) -> npt.NDArray[Any]:
+        """Read these rows with all between them, of which no more than a block is in memory at a time."""
+        out = np.empty((len(rows), self._stored.shape[1]), dtype=self._stored.dtype)
+        for at, end in pairwise(block_ends(rows, BLOCK)):
+            first = int(rows[at])
+            out[at:end] = self._stored.read(first, int(rows[end - 1]) + 1)[rows[at:end] - first]
+        return out
 
     # -- passes -------------------------------------------------------------------------------------------------
 
@@ -131,13 +141,7 @@ class StreamedColumns(DenseColumns):
 
     def mean_square(self) -> float:
         """Mean squared length of a row."""
-        flat = (piece.reshape(-1) for piece in self._whole(4 * BLOCK))
-        squares = (
-            float(np.square(one[at : at + _FLAT], dtype=np.float64).sum())
-            for one in flat
-            for at in range(0, len(one), _FLAT)
-        )
-        return sum(squares) / max(1, self.shape[0])
+        return sum(sum_of_squares(piece.reshape(-1)) for piece in self._whole(BLOCK)) / max(1, self.shape[0])
 
     def largest(self) -> FloatArray:
         """The largest magnitude in each column."""
@@ -180,8 +184,8 @@ class StreamedColumns(DenseColumns):
 
 
 def _spans(rows: Rows) -> list[int]:
-    """Where spans of rows end of which no sum is made."""
-    return [*range(0, len(rows), BLOCK), len(rows)]
+    """Where spans of rows end of which no sum is made: they lie in one block, so that no more than that is read."""
+    return block_ends(rows, BLOCK)
 
 
 def opened(value: Any) -> Columns:

@@ -75,7 +75,16 @@ class ProcessExecutor:
             if message is not None:
                 with suppress(OSError):  # it is gone, as will be seen where its answer is waited for
                     self._lines[worker].send(message)
-        return [None if message is None else self._answer(worker, message) for worker, message in enumerate(asked)]
+        found: list[Answer | None] = []
+        failed: RunFailed | None = None
+        for worker, message in enumerate(asked):
+            try:
+                found.append(None if message is None else self._answer(worker, message))
+            except RunFailed as error:  # the others' answers are taken off their lines: none is one to a later question
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return found
 
     def _answer(self, worker: int, asked: tuple[Any, ...]) -> Answer:
         """What a worker answers to what it was asked; its successor is asked again."""

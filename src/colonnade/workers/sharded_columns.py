@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value
-from colonnade.blocks.row_blocks import ascending, block_rows, in_order, sum_ends
+from colonnade.blocks.row_blocks import all_rows, ascending, block_rows, in_order, sum_ends
 from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.blocks.weights import DenseTerms
 from colonnade.errors import OptionError
@@ -134,8 +134,7 @@ class ShardedColumns:
             for some, here, into in self._brought(rows, G):
                 here.backward(np.arange(here.shape[0]), np.ascontiguousarray(signal[some]), factor, into[0])
             return
-        for (part,) in self._sums("backward", rows, (signal,), (factor,), G.nbytes):
-            G += part
+        self._add("backward", rows, signal, (factor,), G)
 
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
@@ -143,8 +142,7 @@ class ShardedColumns:
             for some, here, into in self._brought(rows, G):
                 here.gram(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), into[0])
             return
-        for (part,) in self._sums("gram", rows, (weight,), (len(G),), G.nbytes):
-            G += part
+        self._add("gram", rows, weight, (len(G),), G)
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
@@ -152,8 +150,7 @@ class ShardedColumns:
             for some, here, into in self._brought(rows, out):
                 here.squares(np.arange(here.shape[0]), np.ascontiguousarray(weight[some]), into[0])
             return
-        for (part,) in self._sums("squares", rows, (weight,), (len(out),), out.nbytes):
-            out += part
+        self._add("squares", rows, weight, (len(out),), out)
 
     def look(
         self, rows: Rows, W: FloatArray, judge: Judge, gradient: FloatArray, matrix: FloatArray, fresh: int = 0
@@ -181,9 +178,19 @@ class ShardedColumns:
     def mean_square(self) -> float:
         """Mean squared length of a row."""
         total = 0.0
-        for (part,) in self._sums("lengths", np.arange(self.shape[0]), (), (), 8):
+        for (part,) in self._sums("lengths", all_rows(self.shape[0]), (), (), 8):
             total += float(part[0])
         return total / max(1, self.shape[0])
+
+    def _add(self, question: str, rows: Rows, numbers: FloatArray, more: tuple[Any, ...], out: FloatArray) -> None:
+        """Add sums over rows to `out`; those over a single block are added to it row by row, as in memory."""
+        one = len(rows) > 0 and self._in_one_block(rows)
+        begun = np.ascontiguousarray(out) if one else None
+        for (part,) in self._sums(question, rows, (numbers,), (*more, begun), out.nbytes):
+            if one:
+                out[...] = part
+            else:
+                out += part
 
     def _sums(
         self, question: str, rows: Rows, numbers: tuple[Any, ...], more: tuple[Any, ...], size: int
@@ -248,7 +255,7 @@ class ShardedColumns:
     def largest(self) -> FloatArray:
         """The largest magnitude in each column."""
         found = np.zeros(self.shape[1])
-        for _, (part,) in self._ask("largest", self._known.cut(np.arange(self.shape[0])), lambda _: ()):
+        for _, (part,) in self._ask("largest", self._known.cut(all_rows(self.shape[0])), lambda _: ()):
             np.maximum(found, part, out=found)
         return found
 
@@ -257,7 +264,7 @@ class ShardedColumns:
         if self._numbers is None:
             return None
         seen = np.zeros(self.shape[1], dtype=bool)
-        for _, (part,) in self._ask("occurring", self._known.cut(np.arange(self.shape[0])), lambda _: ()):
+        for _, (part,) in self._ask("occurring", self._known.cut(all_rows(self.shape[0])), lambda _: ()):
             seen |= part
         return None if 2 * int(seen.sum()) > len(seen) else np.nonzero(seen)[0]
 
@@ -298,7 +305,7 @@ class ShardedColumns:
 
     def asked(self, question: str, *given: Any) -> Iterator[tuple[Any, Answer]]:
         """Where each worker's rows are in the table, and what it answers about all of them."""
-        cut = self._known.cut(np.arange(self.shape[0]))
+        cut = self._known.cut(all_rows(self.shape[0]))
         for worker, answer in self._ask(question, cut, lambda _: given):
             yield cut.places[worker], answer
 

@@ -17,7 +17,15 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value, value_of, with_ones
+from colonnade.blocks.columns import (
+    Columns,
+    CsrColumns,
+    columns_from_value,
+    rows_of_value,
+    sum_of_squares,
+    value_of,
+    with_ones,
+)
 from colonnade.blocks.cuts import DenseValues, SparseValues
 from colonnade.blocks.row_blocks import block_ends
 from colonnade.blocks.second_order import Judgement
@@ -41,11 +49,22 @@ class Shard:
             return np.arange(self.columns.shape[0])
         return np.arange(*asked) if isinstance(asked, tuple) else asked
 
-    def sums(self, rows: Rows, shape: tuple[int, ...], add: Callable[[slice, Rows, Any], None]) -> Answer:
-        """Partial sums by block, and the numbers of these blocks; `add` adds some of the rows to an array."""
+    def sums(
+        self,
+        rows: Rows,
+        shape: tuple[int, ...],
+        add: Callable[[slice, Rows, Any], None],
+        begun: FloatArray | None = None,
+    ) -> Answer:
+        """Partial sums by block, and the numbers of these blocks; `add` adds some of the rows to an array.
+
+        begun: what a sum over a single block is added to, as `row_blocks.add_by_blocks` does; None is zeros.
+        """
         ends = block_ends(rows, self.block)
         numbers = rows[ends[:-1]] // self.block
         out = np.zeros((len(numbers), *shape))
+        if begun is not None:
+            out[...] = begun
         for place, (at, end) in enumerate(pairwise(ends)):
             add(slice(at, end), rows[at:end], out[place])
         return numbers, out
@@ -107,25 +126,25 @@ def _project(shard: Shard, rows: Rows, W: FloatArray) -> Answer:
     return (shard.columns.project(rows, W),)
 
 
-def _backward(shard: Shard, rows: Rows, signal: FloatArray, factor: float) -> Answer:
+def _backward(shard: Shard, rows: Rows, signal: FloatArray, factor: float, begun: FloatArray | None) -> Answer:
     def add(some: slice, chosen: Rows, out: FloatArray) -> None:
         shard.columns.backward(chosen, signal[some], factor, out)
 
-    return shard.sums(rows, (shard.columns.shape[1], signal.shape[1]), add)
+    return shard.sums(rows, (shard.columns.shape[1], signal.shape[1]), add, begun)
 
 
-def _gram(shard: Shard, rows: Rows, weight: FloatArray, size: int) -> Answer:
+def _gram(shard: Shard, rows: Rows, weight: FloatArray, size: int, begun: FloatArray | None) -> Answer:
     def add(some: slice, chosen: Rows, out: FloatArray) -> None:
         shard.columns.gram(chosen, weight[some], out)
 
-    return shard.sums(rows, (size, size), add)
+    return shard.sums(rows, (size, size), add, begun)
 
 
-def _squares(shard: Shard, rows: Rows, weight: FloatArray, size: int) -> Answer:
+def _squares(shard: Shard, rows: Rows, weight: FloatArray, size: int, begun: FloatArray | None) -> Answer:
     def add(some: slice, chosen: Rows, out: FloatArray) -> None:
         shard.columns.squares(chosen, weight[some], out)
 
-    return shard.sums(rows, (size,), add)
+    return shard.sums(rows, (size,), add, begun)
 
 
 def _look(
@@ -148,7 +167,7 @@ def _lengths(shard: Shard, rows: Rows) -> Answer:
     def add(_: slice, chosen: Rows, out: FloatArray) -> None:
         value = rows_of_value(value_of(shard.columns), chosen)
         numbers = value[0] if isinstance(value, tuple) else value
-        out += np.square(numbers, dtype=np.float64).sum()
+        out += sum_of_squares(numbers.reshape(-1))
 
     return shard.sums(rows, (1,), add)
 

@@ -73,6 +73,7 @@ class SharedLine:
         new = need > (0 if mine is None else mine.size)
         if new:
             if mine is not None:
+                self._mine = None  # which `close` would forget again, should there be no memory for another
                 mine.forget()
             mine = self._mine = Room(need + need // 4)
         places = () if mine is None else put(large, mine)
