@@ -394,6 +394,59 @@ def test_a_rare_category_that_the_server_asks_for_is_not_counted(folder):
     assert survey.answer(seat.training_rows, few, 5, seat._chains)[2] == 5  # one, or up to five
 
 
+def test_a_question_in_other_words_is_not_answered(folder):
+    """Two answers about the same column would tell by their difference how many rows have a rare category."""
+    text = (folder / "clinic-a.csv").read_text().splitlines()
+    text[1] = text[1].replace("north", "Mr Smith").replace("south", "Mr Smith")
+    (folder / "clinic-a.csv").write_text("\n".join(text) + "\n")
+    job = job_of()
+    seat = seat_of(job, "clinic-a", folder)
+    keys = [(name, b"k" * 32, b"", b"") for name in job.sites]
+    keys[0] = ("clinic-a", seat.introduction(digest_of(job))[2][0], b"", b"")
+    hot = {"step": "one-hot", "most": 50, "least": 1}
+    asked = [
+        question("levels", levels, name="ward", text=True, hot=hot) for levels in (["north"], ["Mr Smith", "north"])
+    ]
+    seat.hear_who(tuple(keys), digest_of(job))
+    seat.answer("task", 1, ("survey", 0, asked[0]))
+    seat.answer("task", 2, ("survey", 0, asked[0]))  # as where too few answered
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match="about column 'ward' again, with something else in the question"):
+            seat.answer("task", 3, ("survey", 1, asked[1]))
+        seat.hear_who(tuple(keys), digest_of(job))  # which begins the sums anew
+
+
+def test_what_a_step_has_learned_is_told_once(folder):
+    """With a mean of its choice for each question, a server could count the rows below any number."""
+    job = job_of(more='[prepare]\nage = [{ impute = "mean" }, "standardise", { clip = [-1, 1] }, "standardise"]\n')
+    seat = seat_of(job, "clinic-a", folder)
+    seat.introduction(digest_of(job))
+    impute = {"step": "impute", "how": "mean", "indicator": False, "fill": 50.0}
+    told = {}
+    for mean, refused in ((30.0, False), (31.0, True)):
+        known = {"step": "standardise", "mean": mean, "deviation": 1e-6}
+        asked = question("mean", None, steps=[impute, known, {"step": "clip", "low": -1.0, "high": 1.0}])
+        if not refused:
+            survey.answer(seat.training_rows, asked, 5, seat._chains, told)
+            continue
+        with pytest.raises(ProtocolError, match="about column 'age' again"):
+            survey.answer(seat.training_rows, asked, 5, seat._chains, told)
+
+
+def test_categories_that_nobody_counted_are_not_agreed_on(folder):
+    job = job_of()
+    agreed = run(job, folder)["hub"].agreed
+    seat = seat_of(job, "clinic-a", folder)
+    keys = [(name, b"k" * 32, b"", b"") for name in job.sites]
+    keys[0] = ("clinic-a", seat.introduction(digest_of(job))[2][0], b"", b"")
+    seat.hear_who(tuple(keys), digest_of(job))
+    hot = {"step": "one-hot", "most": 50, "least": 1}
+    seat.answer("task", 1, ("survey", 0, question("levels", ["north", "south"], name="ward", text=True, hot=hot)))
+    smith = replace(agreed, preparation=agreed.preparation.replace('"north"', '"Mr Smith"'))
+    with pytest.raises(ProtocolError, match="categories of column 'ward' that it did not ask about"):
+        seat.hear_agreed(smith.as_value())
+
+
 @pytest.mark.parametrize(
     "message",
     [

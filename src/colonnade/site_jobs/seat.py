@@ -29,6 +29,7 @@ from colonnade.horizontal.messages import SURVEY
 from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.site_jobs import survey
 from colonnade.site_jobs.agreed import DONE, REFUSED, WAIT, WHO, Agreed
+from colonnade.site_jobs.asked_once import Told, keep_to_all
 from colonnade.site_jobs.common_steps import Chain, chains_of, kinds_of
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.tables.learned import LearnedPreparation
@@ -63,13 +64,14 @@ class Surveyor(Answering):
     table: Table
     chains: list[Chain]
     told: bytes
+    heard: Told  # what it was told of the preparation, also before it was told anew who takes part
     channel: KeyPair = field(default_factory=KeyPair)
     _latest: int = -1
 
     def _encoded(self, kind: str, *content: Any) -> Any:
         if kind != SURVEY:
             raise ProtocolError(f"the server asks for a {kind!r} before it has told what all have agreed on")
-        found = survey.answer(self.table, content[1], self.own.min_rows, self.chains)
+        found = survey.answer(self.table, content[1], self.own.min_rows, self.chains, self.heard)
         return Ring(len(self.names), 0).encode(found, self.names[self.number])
 
 
@@ -116,6 +118,7 @@ class Seat:
         self._train = table.take(parts[0])
         self._own = Own(network, identity, None, (), min_rows)
         self._chains: list[Chain] = []
+        self._heard: Told = {}
         self._work: Answering | None = None
         self._turn: Turn | None = None
         self.agreed: Agreed | None = None
@@ -167,7 +170,7 @@ class Seat:
             raise ProtocolError("the server tells other keys, or of other sites, than the job has")
         self._own = Own(self._network, self._identity, roster, (), self._min_rows)
         threshold = 0 if self.job.sum == "plain" else len(self.job.sites)
-        known = (self._own, self._train, self._chains, digest_of_told(content))
+        known = (self._own, self._train, self._chains, digest_of_told(content), self._heard)
         self._work = Surveyor(self.number, self.job.sites, threshold, *known)
 
     def hear_agreed(self, content: Any) -> None:
@@ -181,6 +184,8 @@ class Seat:
         )
         if not fits:
             raise ProtocolError("the server tells a preparation that is not the one of the job; compare versions")
+        for column in learned.columns:
+            keep_to_all(self._heard, column)
         strange = self.classes[~np.isin(self.classes, np.array(agreed.classes))]
         if len(strange):
             raise ProtocolError(f"the server tells classes without {show(strange)}, which this site has")
