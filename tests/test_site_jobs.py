@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,10 +17,11 @@ from colonnade.jobs.words import leaks_of
 from colonnade.leaks import SITE_ALONE, SITE_GRADIENTS
 from colonnade.runtimes.endpoint import Endpoint
 from colonnade.site_jobs import survey
-from colonnade.site_jobs.agreed import Introduction, told
+from colonnade.site_jobs.agreed import Introduction, is_farewell, records_of, told
 from colonnade.site_jobs.exact_numbers import from_words, in_words
 from colonnade.site_jobs.programs import answer, ask
 from colonnade.site_jobs.seat import Voucher
+from colonnade.site_jobs.site_desk import SiteDesk
 from site_federation import (
     CLINICS,
     HEAD,
@@ -453,6 +455,7 @@ def test_categories_that_nobody_counted_are_not_agreed_on(folder):
         None, (), ("who", 0), ("who", 0, ((1, b"", b"", b""),)), ("agreed", 0, "x"), ("refused", 0, 3), ("wait", 0, 1),
         ("done", 0, (1,)), ("end", 0, np.zeros(3)), ("task", 1, ("survey", 0)), ("task", 1, ("survey", 0, 7)),
         ("task", "1", ("count",)), (["task"], 1, ("count",)), ("import os", 1, None),
+        ("task", 1, ("evaluate", 1 << 40, np.zeros(3), np.zeros(3))),  # a place in the history for each before it
     ],
 )  # fmt: skip
 def test_a_site_obeys_no_malformed_word(message):
@@ -468,11 +471,46 @@ def test_a_site_obeys_no_malformed_word(message):
         ((("age", "numbers", ()),) * 2, ("a", "b"), (b"", b"", b"")),
         ((("age", "numbers", ()),), ("a", "b"), (b"", "")),
         ((("age", "text", tuple(map(str, range(1001)))),), ("a", "b"), (b"", b"", b"")),
+        ((("age", "date \x1b[2J", ()),), ("a", "b"), (b"", b"", b"")),
+        ((("age", "numbers\n", ()),), ("a", "b"), (b"", b"", b"")), np.zeros(3), (np.zeros(3), np.zeros(3), ()),
     ],
 )  # fmt: skip
 def test_a_hub_believes_no_malformed_introduction(value):
     with pytest.raises(ProtocolError, match="site 'x' must introduce itself"):
         Introduction.from_value(value, "x")
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        None, (("warning", "x"),), (("also", 1 << 40, ()),), (("record", -1, 1, 1, 0.5, 0.5),), (3,), ((),),
+        (("record", 0, 1, 1, "\x1b[2J", 0.5),), (("record", 0, 1, 1, np.zeros(3), 0.5),), (("resumed", 3),),
+        (("also", 0, (("x", 1),)),), (("also", 0, (("norm", "x"),)),),
+    ],
+)  # fmt: skip
+def test_a_site_believes_no_malformed_record_of_the_training(records):
+    with pytest.raises(ProtocolError, match="no record of the training"):
+        records_of(records)
+
+
+def test_a_servers_words_stay_on_their_line():
+    assert told(("refused", 0, "no\x1b[2J\nparty"))[2] == "no?[2J?party"
+
+
+def test_nonsense_of_a_site_that_comes_again_is_refused_without_ending_the_run(folder):
+    job, sent = job_of(), []
+
+    async def send(name, step, value):
+        sent.append((name, value[0]))
+
+    desk = SiteDesk(SimpleNamespace(me="hub", deadline=60.0, send=send), job, None, b"", lambda text: None)
+    good = seat_of(job, "clinic-b", folder).introduction(digest_of(job))
+    desk.introduced = {name: Introduction.from_value(good, name) for name in job.sites}
+    for value in (np.zeros(3), (np.zeros(3),), (good[0], np.zeros(3), good[2])):
+        assert not asyncio.run(desk._welcome("clinic-b", value))
+        assert not is_farewell(value)
+    assert sent == [("clinic-b", "refused")] * 3
+    assert asyncio.run(desk._welcome("clinic-b", good))
 
 
 def test_a_preparation_that_is_not_the_jobs_is_refused(folder):

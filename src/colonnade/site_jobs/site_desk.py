@@ -16,7 +16,7 @@ from colonnade.horizontal.program import wait_of
 from colonnade.horizontal.shown import INSTRUCTION, INTRODUCTION
 from colonnade.ledger.witness import Witness
 from colonnade.runtimes.net import Net
-from colonnade.site_jobs.agreed import AGREED, DONE, REFUSED, WAIT, WHO, Agreed, Introduction
+from colonnade.site_jobs.agreed import AGREED, DONE, REFUSED, WAIT, WHO, Agreed, Introduction, is_farewell
 from colonnade.site_jobs.seat import Seat
 from colonnade.site_jobs.site_job import SiteJob
 
@@ -53,7 +53,6 @@ class SiteDesk:
         self._wait = wait_of(job.algorithm.as_value(), net.deadline)
         self._others = tuple(name for name in job.sites if name != net.me)
         self.introduced: dict[str, Introduction] = {}
-        self._told: dict[str, Any] = {}
         self.agreed: Agreed | None = None
         self.serial = 0
         self.away: set[str] = set()  # who did not answer the last question
@@ -66,8 +65,8 @@ class SiteDesk:
         """Wait until all sites have introduced themselves, and tell all of them everybody's keys."""
         until = self._net.elapsed() + self._job.patience
         if self._seat is not None:
-            self._told[self._net.me] = self._seat.introduction(self._digest)
-            self.introduced[self._net.me] = Introduction.from_value(self._told[self._net.me], self._net.me)
+            mine = self._seat.introduction(self._digest)
+            self.introduced[self._net.me] = Introduction.from_value(mine, self._net.me)
         while missing := [name for name in self._others if name not in self.introduced]:
             left = until - self._net.elapsed()
             if left <= 0:
@@ -80,7 +79,6 @@ class SiteDesk:
                 )
             found = await self._net.recv_within(missing[0], INTRODUCTION, min(left, self._wait))
             if found:
-                self._told[missing[0]] = found[0]
                 self.introduced[missing[0]] = Introduction.from_value(found[0], missing[0])
             else:
                 for name in self._others:  # so that nobody takes this party for silent
@@ -107,8 +105,8 @@ class SiteDesk:
         for name in self._others:
             found: tuple[Any, ...] = ()
             while newer := await self._net.recv_within(name, INTRODUCTION, 0):
-                found = newer if newer[0] != (DONE,) else found
-                self._left |= {name} if newer[0] == (DONE,) else set()
+                found = found if is_farewell(newer[0]) else newer
+                self._left |= {name} if is_farewell(newer[0]) else set()
             if found and await self._welcome(name, found[0]):
                 back.append(name)
             if self._witness is None or name in self._left:
@@ -121,8 +119,13 @@ class SiteDesk:
         return back
 
     async def _welcome(self, name: str, told: Any) -> bool:
-        same = told[:2] == self._told[name][:2] if type(told) is tuple else False
-        if not same or Introduction.from_value(told, name).key[0] != self.introduced[name].key[0]:
+        try:
+            came = Introduction.from_value(told, name)
+        except ProtocolError as error:
+            await self._refuse(name, str(error))
+            return False
+        first = self.introduced[name]
+        if (came.columns, came.classes, came.key[0]) != (first.columns, first.classes, first.key[0]):
             await self._refuse(
                 name,
                 f"site {name!r} came again with other columns, categories, classes or another key than those that the "
@@ -266,7 +269,7 @@ class SiteDesk:
     async def _hear_of(self, name: str, seconds: float) -> None:
         """Wait for a word of one site, which may be that it has the model or that it is back."""
         found = await self._net.recv_within(name, INTRODUCTION, max(0.0, seconds))
-        if found and found[0] == (DONE,):
+        if found and is_farewell(found[0]):
             self._left.add(name)
         elif found:
             await self._welcome(name, found[0])
