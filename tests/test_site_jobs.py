@@ -194,6 +194,9 @@ def test_a_pair_of_sites_is_disclosed_and_three_are_not():
     asks = HEAD.replace("[sites.hub]", "[sites.clinic-d]").replace("rows = false\n", "")
     assert job_of(head=asks, run="").minimum_sites == 3
     assert SITE_ALONE not in job_of(head=asks, run="").disclosed()
+    few = SHORT + 'kind = "FedAvg"\nfraction = 0.75\n'  # three of four are chosen, of whom one may fall silent
+    assert SITE_ALONE in job_of(head=asks, run="", algorithm=few).disclosed()
+    assert SITE_ALONE not in job_of(head=asks, run="", algorithm=few.replace("0.75", "1.0")).disclosed()
 
 
 def test_a_hub_that_puts_its_own_key_in_a_sites_place_is_refused(folder):
