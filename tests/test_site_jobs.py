@@ -252,6 +252,21 @@ def test_few_rows_and_few_values_are_refused_by_the_site(folder):
         run(job_of(), folder)
 
 
+def test_few_rows_are_not_held_out(folder):
+    write_clinic(folder / "clinic-b.csv", 30, 1)
+    with pytest.raises(DataError, match="site 'clinic-b' holds 3 rows out, and its policy answers about 5 or more"):
+        seat_of(job_of(more="[validation]\npart = 0.1\n"), "clinic-b", folder)
+    assert seat_of(job_of(more="[validation]\npart = 0.2\n"), "clinic-b", folder).counts == (24, 6)
+
+
+def test_who_has_which_of_the_named_classes_is_not_told(folder):
+    text = (folder / "clinic-b.csv").read_text()
+    (folder / "clinic-b.csv").write_text(text.replace(",ill", ",well"))
+    job = job_of(model=MODEL + 'classes = ["well", "ill", "dead"]\n')
+    for name in CLINICS:
+        assert seat_of(job, name, folder).introduction(digest_of(job))[1] == ("dead", "ill", "well")
+
+
 def test_rare_categories_stay_at_home(folder):
     text = (folder / "clinic-b.csv").read_text().splitlines()
     text[1] = text[1].replace("north", "Mr Smith").replace("south", "Mr Smith")

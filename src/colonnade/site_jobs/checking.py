@@ -17,7 +17,7 @@ from colonnade.service.check import own_certificates, own_folder, seen_peer
 from colonnade.service.findings import Finding, tried
 from colonnade.site_jobs.common_steps import NOTHING, chains_of, kinds_of
 from colonnade.site_jobs.running import check_sites_allowed
-from colonnade.site_jobs.seat import own_classes
+from colonnade.site_jobs.seat import check_held_out_rows, own_classes
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.site_jobs.site_rows import labelled, network_of
 from colonnade.site_jobs.survey import own_levels
@@ -59,6 +59,7 @@ def _rows(job: SiteJob, party: PartyFile, table: Table) -> list[Finding]:
                 f"{len(train)} rows to train on, and the policy of {party.name!r} answers about {least} or more; bring "
                 f"more rows, or lower min_rows under [policy]"
             )
+        check_held_out_rows(party.name, len(apart), least)
         more = f", {len(apart):,} held out" if len(apart) else ""
         return f"{table.rows:,} rows with a label, {len(table.columns)} columns{more}"
 

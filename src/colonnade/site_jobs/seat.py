@@ -129,6 +129,7 @@ class Seat:
                 f"site {name!r} has {len(parts[0])} rows to train on, and its policy answers about {min_rows} or more, "
                 f"as a gradient of few rows shows them; bring more rows, or lower min_rows under [policy]"
             )
+        check_held_out_rows(name, len(parts[1]), min_rows)
 
     @property
     def number(self) -> int:
@@ -153,7 +154,8 @@ class Seat:
         columns = tuple((name, kind, levels.get(name, ())) for name, kind in kinds.items())
         key = self._identity.key
         signed = self._voucher.sign(self._voucher.statement(job, self.name, key))
-        return columns, tuple(self.classes.tolist()), (key, self._voucher.certificate, signed)
+        named = np.unique(np.array(self.job.classes)) if self.job.classes else self.classes  # not which of them it has
+        return columns, tuple(named.tolist()), (key, self._voucher.certificate, signed)
 
     # -- what the server tells ----------------------------------------------------------------------------------
 
@@ -231,6 +233,16 @@ class Seat:
         """Return how many numbers a task touches, for the virtual clock."""
         work = self._work
         return work.effort(content) if stage == "task" and isinstance(work, SiteWork) and content[0] != SURVEY else 0.0
+
+
+def check_held_out_rows(name: str, rows: int, min_rows: int) -> None:
+    """Refuse to hold out a few rows only: how well the model fits one row tells its label."""
+    if 0 < rows < min_rows:
+        raise DataError(
+            f"site {name!r} holds {rows} rows out, and its policy answers about {min_rows} or more, as a cost of few "
+            f"rows shows their labels; bring more rows, have part under [validation] raised or left out, or lower "
+            f"min_rows under [policy]"
+        )
 
 
 def own_classes(job: SiteJob, name: str, table: Table) -> Array:
