@@ -259,6 +259,20 @@ def test_few_rows_are_not_held_out(folder):
     assert seat_of(job_of(more="[validation]\npart = 0.2\n"), "clinic-b", folder).counts == (24, 6)
 
 
+def test_the_share_of_a_class_with_a_limit_is_a_batch_of_its_own(folder):
+    job = job_of(model=MODEL + 'classes = ["ill", "well"]\ncost_limit = { ill = 0.4, well = 0.9 }\n')
+    checked, found = [], run(job, folder)
+    seat = seat_of(job, "clinic-a", folder)
+    seat._check = lambda columns, batch: checked.append((columns, batch))
+    keys = [(name, b"k" * 32, b"", b"") for name in job.sites]
+    keys[0] = ("clinic-a", seat.introduction(digest_of(job))[2][0], b"", b"")
+    seat.hear_who(tuple(keys), digest_of(job))
+    seat.hear_agreed(found["hub"].agreed.as_value())
+    ill, rows = int((seat.training_rows.label == "ill").sum()), seat.counts[0]
+    assert checked == [(4, round(20 * min(ill, rows - ill) / rows))]
+    assert checked[0][1] < 20
+
+
 def test_who_has_which_of_the_named_classes_is_not_told(folder):
     text = (folder / "clinic-b.csv").read_text()
     (folder / "clinic-b.csv").write_text(text.replace(",ill", ",well"))

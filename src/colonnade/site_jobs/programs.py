@@ -17,8 +17,9 @@ from colonnade.horizontal.messages import model_from_value
 from colonnade.horizontal.shown import INSTRUCTION, INTRODUCTION
 from colonnade.runtimes.net import Net
 from colonnade.site_jobs.agreed import AGREED, DONE, REFUSED, WAIT, WHO, Agreed, records_of, told
+from colonnade.site_jobs.class_rows import agreed_classes
 from colonnade.site_jobs.common_steps import chains_of, same_columns
-from colonnade.site_jobs.seat import Seat, agreed_classes
+from colonnade.site_jobs.seat import Seat
 from colonnade.site_jobs.site_desk import SiteDesk
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.site_jobs.survey import learn
