@@ -214,6 +214,16 @@ def test_portions_of_other_ids_or_another_key_are_not_taken(tmp_path, monkeypatc
     assert other.done() == 0
 
 
+def test_rows_of_another_run_in_the_same_folder_are_not_taken(tmp_path):
+    run(tmp_path)
+    kept = ServedIds(tmp_path / "b", pack(canonical(ALL, "b")))
+    path = tmp_path / "b" / "rows"
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(CheckpointError, match="was changed; start again"):
+        kept.rows_of(np.array([len(ALL) - 1], np.uint64))
+    kept.release()
+
+
 def test_what_is_kept_is_its_owners_alone_and_what_was_changed_is_made_anew(tmp_path, multiplied):
     run(tmp_path)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

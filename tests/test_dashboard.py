@@ -598,6 +598,26 @@ def test_what_the_command_refuses(fresh, capsys, more, sentence):
     assert sentence in capsys.readouterr().err
 
 
+def test_a_browser_is_not_started_with_the_link_itself(fresh, capsys, monkeypatch):
+    """What a program was started with is to be seen by all users of a machine."""
+    seen = []
+
+    def started(address):
+        page = fresh / "bank-files" / "dashboard.html"
+        assert address == page.as_uri()
+        seen.append((page.read_text(), page.stat().st_mode & 0o777))
+        return True
+
+    monkeypatch.setattr("webbrowser.open", started)
+    monkeypatch.setattr(DashboardServer, "serve_forever", lambda self: None)
+    assert main(["dashboard", str(fresh), "--as", "bank", "--open"]) == 0
+    ((text, mode),) = seen
+    link = capsys.readouterr().out.split("the dashboard is at ")[1].split()[0]
+    assert f'content="0;url={link}"' in text
+    assert mode == 0o600
+    assert not (fresh / "bank-files" / "dashboard.html").exists()
+
+
 def test_a_port_that_is_taken(fresh, opened, capsys):
     site = opened(fresh)
     assert main(["dashboard", str(fresh), "--as", "bank", "--port", str(site.server.port)]) == 1

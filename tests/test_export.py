@@ -193,6 +193,18 @@ def test_names_can_not_leave_their_quotes():
     assert con.execute("SELECT count(*) FROM bank").fetchone() == (PEOPLE,)
 
 
+@pytest.mark.parametrize(
+    ("names", "more"), [(["a\0b"], {}), (["x"], {"id_column": "\0"}), (["x"], {"missing": ("n\0a",)})]
+)
+def test_no_statement_ends_before_its_end(names, more):
+    part = part_of((Column("ward", True, (), OneHot(categories=("a", "b"), missing=True), True),))
+    with pytest.raises(OptionError, match="with a character that SQL has no way to write, at "):
+        part_sql(linear_part(part), "bank", names, **more)
+    part = part_of((Column("ward", True, (), OneHot(categories=("a", "b\0'; --"), missing=True), True),))
+    with pytest.raises(OptionError, match="with a character that SQL has no way to write, at "):
+        part_sql(linear_part(part), "bank", ["x"])
+
+
 @pytest.mark.parametrize(("part", "sentence"), [
     (part_of((CASES["standardise"][0],), made="averaged"), "only parts of linear models can be exported, and this is"),
     (part_of((CASES["standardise"][0],), made="sealed-trees"), "is of a tree model trained as 'sealed-trees'"),

@@ -199,6 +199,15 @@ def test_what_no_honest_keeper_tells_is_refused(lie, kind, text):
         joined({"bank": LOANS, "shop": PEOPLE}, change=("align rows", lie), most=1000, duplicates="expand")
 
 
+@pytest.mark.parametrize("people", [3, 6, 2**31])
+def test_a_keeper_that_keeps_other_rows_than_it_brings_is_refused(people):
+    """The last would be sixteen gigabytes of rows at a party that sets no limit."""
+    ids = ["ann", "bob", "cy", "dan", "gus"]
+    text = f"'bank' says .* that {people:,} ids have {people:,} rows, and 3 are common of the 5 that it brings"
+    with pytest.raises(ProtocolError, match=text):
+        joined({"bank": ids, "shop": PEOPLE}, change=("align rows", told(lambda _: (people, people))), join="left")
+
+
 def test_in_a_left_join_the_keeper_tells_of_all_its_ids():
     change = ("align rows", lambda value: (2, 2))
     with pytest.raises(ProtocolError, match="that 2 ids have 2 rows, and 3 are common"):

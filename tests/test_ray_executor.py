@@ -13,6 +13,7 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -244,6 +245,14 @@ def test_where_ray_is_not_installed(monkeypatch) -> None:
         Engine("ray", 2).place(X)
     with pytest.raises(OptionError, match=sentence), Engine("ray", 2):
         pass
+
+
+def test_a_ray_without_tokens_starts_no_cluster(monkeypatch) -> None:
+    """It would ignore the token, and let every user of the machine in."""
+    old = SimpleNamespace(is_initialized=lambda: False, __version__="2.51.2")
+    monkeypatch.setitem(sys.modules, "ray", old)
+    with pytest.raises(OptionError, match=r"Ray 2.51.2 knows no tokens, so everybody on this machine could join"):
+        RayExecutor(1)
 
 
 def test_an_address_at_which_nothing_listens() -> None:

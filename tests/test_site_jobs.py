@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from colonnade.jobs.words import leaks_of
 from colonnade.leaks import SITE_ALONE, SITE_GRADIENTS
 from colonnade.runtimes.endpoint import Endpoint
 from colonnade.site_jobs import survey
-from colonnade.site_jobs.agreed import Introduction, told
+from colonnade.site_jobs.agreed import Introduction, is_farewell, records_of, told
 from colonnade.site_jobs.exact_numbers import from_words, in_words
 from colonnade.site_jobs.programs import answer, ask
 from colonnade.site_jobs.seat import Voucher
@@ -193,6 +194,9 @@ def test_a_pair_of_sites_is_disclosed_and_three_are_not():
     asks = HEAD.replace("[sites.hub]", "[sites.clinic-d]").replace("rows = false\n", "")
     assert job_of(head=asks, run="").minimum_sites == 3
     assert SITE_ALONE not in job_of(head=asks, run="").disclosed()
+    few = SHORT + 'kind = "FedAvg"\nfraction = 0.75\n'  # three of four are chosen, of whom one may fall silent
+    assert SITE_ALONE in job_of(head=asks, run="", algorithm=few).disclosed()
+    assert SITE_ALONE not in job_of(head=asks, run="", algorithm=few.replace("0.75", "1.0")).disclosed()
 
 
 def test_a_hub_that_puts_its_own_key_in_a_sites_place_is_refused(folder):
@@ -246,6 +250,35 @@ def test_few_rows_and_few_values_are_refused_by_the_site(folder):
     (folder / "clinic-b.csv").write_text("\n".join(map(",".join, few)) + "\n")
     with pytest.raises(DataError, match=r"column 'age' of .* has 3 values, and this site answers about 5 or more"):
         run(job_of(), folder)
+
+
+def test_few_rows_are_not_held_out(folder):
+    write_clinic(folder / "clinic-b.csv", 30, 1)
+    with pytest.raises(DataError, match="site 'clinic-b' holds 3 rows out, and its policy answers about 5 or more"):
+        seat_of(job_of(more="[validation]\npart = 0.1\n"), "clinic-b", folder)
+    assert seat_of(job_of(more="[validation]\npart = 0.2\n"), "clinic-b", folder).counts == (24, 6)
+
+
+def test_the_share_of_a_class_with_a_limit_is_a_batch_of_its_own(folder):
+    job = job_of(model=MODEL + 'classes = ["ill", "well"]\ncost_limit = { ill = 0.4, well = 0.9 }\n')
+    checked, found = [], run(job, folder)
+    seat = seat_of(job, "clinic-a", folder)
+    seat._check = lambda columns, batch: checked.append((columns, batch))
+    keys = [(name, b"k" * 32, b"", b"") for name in job.sites]
+    keys[0] = ("clinic-a", seat.introduction(digest_of(job))[2][0], b"", b"")
+    seat.hear_who(tuple(keys), digest_of(job))
+    seat.hear_agreed(found["hub"].agreed.as_value())
+    ill, rows = int((seat.training_rows.label == "ill").sum()), seat.counts[0]
+    assert checked == [(4, round(20 * min(ill, rows - ill) / rows))]
+    assert checked[0][1] < 20
+
+
+def test_who_has_which_of_the_named_classes_is_not_told(folder):
+    text = (folder / "clinic-b.csv").read_text()
+    (folder / "clinic-b.csv").write_text(text.replace(",ill", ",well"))
+    job = job_of(model=MODEL + 'classes = ["well", "ill", "dead"]\n')
+    for name in CLINICS:
+        assert seat_of(job, name, folder).introduction(digest_of(job))[1] == ("dead", "ill", "well")
 
 
 def test_rare_categories_stay_at_home(folder):
@@ -395,12 +428,66 @@ def test_a_rare_category_that_the_server_asks_for_is_not_counted(folder):
     assert survey.answer(seat.training_rows, few, 5, seat._chains)[2] == 5  # one, or up to five
 
 
+def test_a_question_in_other_words_is_not_answered(folder):
+    """Two answers about the same column would tell by their difference how many rows have a rare category."""
+    text = (folder / "clinic-a.csv").read_text().splitlines()
+    text[1] = text[1].replace("north", "Mr Smith").replace("south", "Mr Smith")
+    (folder / "clinic-a.csv").write_text("\n".join(text) + "\n")
+    job = job_of()
+    seat = seat_of(job, "clinic-a", folder)
+    keys = [(name, b"k" * 32, b"", b"") for name in job.sites]
+    keys[0] = ("clinic-a", seat.introduction(digest_of(job))[2][0], b"", b"")
+    hot = {"step": "one-hot", "most": 50, "least": 1}
+    asked = [
+        question("levels", levels, name="ward", text=True, hot=hot) for levels in (["north"], ["Mr Smith", "north"])
+    ]
+    seat.hear_who(tuple(keys), digest_of(job))
+    seat.answer("task", 1, ("survey", 0, asked[0]))
+    seat.answer("task", 2, ("survey", 0, asked[0]))  # as where too few answered
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match="about column 'ward' again, with something else in the question"):
+            seat.answer("task", 3, ("survey", 1, asked[1]))
+        seat.hear_who(tuple(keys), digest_of(job))  # which begins the sums anew
+
+
+def test_what_a_step_has_learned_is_told_once(folder):
+    """With a mean of its choice for each question, a server could count the rows below any number."""
+    job = job_of(more='[prepare]\nage = [{ impute = "mean" }, "standardise", { clip = [-1, 1] }, "standardise"]\n')
+    seat = seat_of(job, "clinic-a", folder)
+    seat.introduction(digest_of(job))
+    impute = {"step": "impute", "how": "mean", "indicator": False, "fill": 50.0}
+    told = {}
+    for mean, refused in ((30.0, False), (31.0, True)):
+        known = {"step": "standardise", "mean": mean, "deviation": 1e-6}
+        asked = question("mean", None, steps=[impute, known, {"step": "clip", "low": -1.0, "high": 1.0}])
+        if not refused:
+            survey.answer(seat.training_rows, asked, 5, seat._chains, told)
+            continue
+        with pytest.raises(ProtocolError, match="about column 'age' again"):
+            survey.answer(seat.training_rows, asked, 5, seat._chains, told)
+
+
+def test_categories_that_nobody_counted_are_not_agreed_on(folder):
+    job = job_of()
+    agreed = run(job, folder)["hub"].agreed
+    seat = seat_of(job, "clinic-a", folder)
+    keys = [(name, b"k" * 32, b"", b"") for name in job.sites]
+    keys[0] = ("clinic-a", seat.introduction(digest_of(job))[2][0], b"", b"")
+    seat.hear_who(tuple(keys), digest_of(job))
+    hot = {"step": "one-hot", "most": 50, "least": 1}
+    seat.answer("task", 1, ("survey", 0, question("levels", ["north", "south"], name="ward", text=True, hot=hot)))
+    smith = replace(agreed, preparation=agreed.preparation.replace('"north"', '"Mr Smith"'))
+    with pytest.raises(ProtocolError, match="categories of column 'ward' that it did not ask about"):
+        seat.hear_agreed(smith.as_value())
+
+
 @pytest.mark.parametrize(
     "message",
     [
         None, (), ("who", 0), ("who", 0, ((1, b"", b"", b""),)), ("agreed", 0, "x"), ("refused", 0, 3), ("wait", 0, 1),
         ("done", 0, (1,)), ("end", 0, np.zeros(3)), ("task", 1, ("survey", 0)), ("task", 1, ("survey", 0, 7)),
         ("task", "1", ("count",)), (["task"], 1, ("count",)), ("import os", 1, None),
+        ("task", 1, ("evaluate", 1 << 40, np.zeros(3), np.zeros(3))),  # a place in the history for each before it
     ],
 )  # fmt: skip
 def test_a_site_obeys_no_malformed_word(message):
@@ -418,11 +505,46 @@ def test_a_site_obeys_no_malformed_word(message):
         ((("age", "text", tuple(map(str, range(1001)))),), ("a", "b"), (b"", b"", b"")),
         ((("age", "numbers", ()),), ("b", "a"), (b"", b"", b"")),
         ((("age", "numbers", ()),), ("a", "a"), (b"", b"", b"")),
+        ((("age", "date \x1b[2J", ()),), ("a", "b"), (b"", b"", b"")),
+        ((("age", "numbers\n", ()),), ("a", "b"), (b"", b"", b"")), np.zeros(3), (np.zeros(3), np.zeros(3), ()),
     ],
 )  # fmt: skip
 def test_a_hub_believes_no_malformed_introduction(value):
     with pytest.raises(ProtocolError, match="site 'x' must introduce itself"):
         Introduction.from_value(value, "x")
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        None, (("warning", "x"),), (("also", 1 << 40, ()),), (("record", -1, 1, 1, 0.5, 0.5),), (3,), ((),),
+        (("record", 0, 1, 1, "\x1b[2J", 0.5),), (("record", 0, 1, 1, np.zeros(3), 0.5),), (("resumed", 3),),
+        (("also", 0, (("x", 1),)),), (("also", 0, (("norm", "x"),)),),
+    ],
+)  # fmt: skip
+def test_a_site_believes_no_malformed_record_of_the_training(records):
+    with pytest.raises(ProtocolError, match="no record of the training"):
+        records_of(records)
+
+
+def test_a_servers_words_stay_on_their_line():
+    assert told(("refused", 0, "no\x1b[2J\nparty"))[2] == "no?[2J?party"
+
+
+def test_nonsense_of_a_site_that_comes_again_is_refused_without_ending_the_run(folder):
+    job, sent = job_of(), []
+
+    async def send(name, step, value):
+        sent.append((name, value[0]))
+
+    desk = SiteDesk(SimpleNamespace(me="hub", deadline=60.0, send=send), job, None, b"", lambda text: None)
+    good = seat_of(job, "clinic-b", folder).introduction(digest_of(job))
+    desk.introduced = {name: Introduction.from_value(good, name) for name in job.sites}
+    for value in (np.zeros(3), (np.zeros(3),), (good[0], np.zeros(3), good[2])):
+        assert not asyncio.run(desk._welcome("clinic-b", value))
+        assert not is_farewell(value)
+    assert sent == [("clinic-b", "refused")] * 3
+    assert asyncio.run(desk._welcome("clinic-b", good))
 
 
 def test_a_preparation_that_is_not_the_jobs_is_refused(folder):
@@ -460,7 +582,7 @@ def test_a_site_that_comes_again_as_something_else_is_refused_and_the_run_goes_o
 
     outcomes = cn.Simulation().run({"hub": (hub, ()), "clinic-a": (site, ())})
     assert (outcomes["hub"].value, outcomes["clinic-a"].value) == ((), "refused")
-    assert told[0].startswith("clinic-a is not taken in again: site 'clinic-a' came again with other columns")
+    assert told[0].startswith("clinic-a is not taken in again: site 'clinic-a' must introduce itself by columns and classes")
 
 
 def test_words_of_numbers_add_up_exactly():

@@ -109,12 +109,14 @@ async def join_packed(
         await net.in_thread(_refuse_repeated, net.me, packed, how)
         firsts = number = np.arange(len(ends))
         different = packed
-    common = await align_packed(net, *different, minimum, leader, max_partner_ids, method, keep)
+    sizes: dict[str, int] = {}
+    common = await align_packed(net, *different, minimum, leader, max_partner_ids, method, keep, sizes)
     if not how.told:
         return firsts[common]
     if keeps:
         return await _tell(net, common, firsts, number, how)
-    people, counts = await _hear(net, len(common), how, max_partner_ids)
+    ids = sizes[how.keeper] if how.join == LEFT else len(common)
+    people, counts = await _hear(net, ids, len(common), how, max_partner_ids)
     known = np.full(people, -1)
     known[: len(common)] = firsts[common]
     return np.repeat(known, counts)
@@ -141,13 +143,15 @@ async def _tell(net: Net, common: Rows, firsts: Rows, number: Rows, how: Joining
     return rows
 
 
-async def _hear(net: Net, common: int, how: Joining, most: int) -> tuple[int, Rows]:
-    """Return how many ids the joined rows have, and how many rows each of these has."""
+async def _hear(net: Net, ids: int, common: int, how: Joining, most: int) -> tuple[int, Rows]:
+    """Return how many ids the joined rows have, which have to be so many, and how many rows each of these has."""
     keeper, step = how.keeper, "align rows"
     people, rows = _sizes(await net.recv(keeper, step), keeper)
-    if (people < common if how.join == LEFT else people != common) or rows < people:
+    if people != ids or rows < people:
+        brought = f" of the {ids:,} that it brings" if how.join == LEFT else ""
         raise ProtocolError(
-            f"party {keeper!r} says at step {step!r} that {people:,} ids have {rows:,} rows, and {common:,} are common"
+            f"party {keeper!r} says at step {step!r} that {people:,} ids have {rows:,} rows, and {common:,} are "
+            f"common{brought}"
         )
     if rows > most:
         raise PolicyRefused(

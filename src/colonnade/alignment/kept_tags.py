@@ -179,7 +179,10 @@ class ServedIds:
 
     def rows_of(self, places: Array) -> Array:
         """Return the rows of the tags at these places."""
-        return np.asarray(np.memmap(self._folder / "rows", "<u4", "r")[places], np.int64)
+        kept = np.memmap(self._folder / "rows", "<u4", "r")
+        if len(kept) != self.rows:  # another run has begun there with other ids
+            raise CheckpointError(f"the file of rows in {str(self._folder)!r} was changed; start again")
+        return np.asarray(kept[places], np.int64)
 
 
 async def on_disk(net: Net, folder: Path, function: Callable[..., T], *args: Any) -> T:

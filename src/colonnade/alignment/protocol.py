@@ -173,8 +173,12 @@ async def align_packed(
     max_partner_ids: int = MOST,
     method: str = AUTO,
     keep: str = "",
+    sizes: dict[str, int] | None = None,
 ) -> Rows:
-    """Do what `align` does for ids that `ids.pack` has packed, as a runtime can hand them to a process."""
+    """Do what `align` does for ids that `ids.pack` has packed, as a runtime can hand them to a process.
+
+    `sizes` is filled with how many ids the others say that they bring, as far as this party hears it.
+    """
     if not len(ends):
         raise DataError(f"party {net.me!r}: no ids were given; alignment needs at least one")
     packed, leads = (text, ends), net.me == leader
@@ -182,6 +186,8 @@ async def align_packed(
     if keep and method in (AUTO, SERVED) and len(net.names) == 2:
         role.ready = await on_disk(net, folder, ServedIds.ready, folder, packed)
     met = await role.meet()
+    if sizes is not None:
+        sizes |= {name: other.rows for name, other in met.items()}
     chosen = chosen_method(role, met)
     if chosen == SERVED:
         (other,) = met

@@ -6,10 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from colonnade import private_files
 from colonnade.cli.terminal import read_files, say
 from colonnade.errors import OptionError
 
 _JOB = "job.toml"
+_LEADS = "dashboard.html"  # in the party's folder, for as long as a dashboard that was opened is there
 _MOST_PORT = (1 << 16) - 1
 
 
@@ -51,16 +53,28 @@ def show_dashboard(options: argparse.Namespace) -> int:
 
     server = DashboardServer(records, f"{options.job} --as {party.name}{more}", options.port, tell)
     say(f"{party.name}: the link opens it in one browser; Ctrl-C closes it")
-    if options.open:
-        import webbrowser
-
-        if not webbrowser.open(links[0]):
-            say(f"{party.name}: no browser was found to open it in; follow the link")
+    page = records.folder / _LEADS
     try:
+        if options.open and not _opened(page, links[0]):
+            say(f"{party.name}: no browser was found to open it in; follow the link")
         server.serve_forever()
     finally:
+        page.unlink(missing_ok=True)
         server.server_close()
     return 0
+
+
+def _opened(page: Path, link: str) -> bool:
+    """Open the machine's browser by a private page that leads to the link.
+
+    A browser shows what it was started with to all users of a machine, and the link is for one of them.
+    """
+    import webbrowser
+
+    private_files.make_folder(page.parent)
+    on = f'<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0;url={link}">'
+    private_files.write(page, f'<!DOCTYPE html><html lang="en"><head><title>colonnade</title>{on}</head></html>')
+    return webbrowser.open(page.absolute().as_uri())
 
 
 def _job_in(given: Path) -> Path:

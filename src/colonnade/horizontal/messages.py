@@ -30,6 +30,7 @@ METHODS: dict[str, type[SSCA | LocalSteps]] = {
 LAYERS, OWN = "layers", "own"
 SURVEY = "survey"  # a task before there is a model: sums that the columns of all sites are prepared by
 _MOST = 1 << 40  # parameters; no array of them is made before the server has sent as many
+MOST_RECORDS = 1 << 20  # evaluations of a run
 _MOST_MEASURES = 1 << 16  # every one costs a pass over the rows
 
 
@@ -141,6 +142,8 @@ def _is_task(content: Any) -> bool:
     if kind == SURVEY:
         return [type(one) for one in rest] == [int, str]
     arrays = len(rest) == 3 and type(rest[0]) is int and all(isinstance(one, np.ndarray) for one in rest[1:])
+    if kind == "evaluate" and arrays and rest[0] >= MOST_RECORDS:  # whoever follows the run has a place for each
+        return False
     return not rest if kind == "count" else kind in ("step", "evaluate") and arrays and rest[0] >= (kind == "step")
 
 

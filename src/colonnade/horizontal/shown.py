@@ -73,7 +73,8 @@ def rows_leaks(setting: Setting) -> tuple[Leak, ...]:
         why = (
             "as sums are in the clear"
             if setting.sum == "plain"
-            else "where so few answer as the job allows (minimum_sites), as it has the only other part of the sum"
+            else "where so few answer, or are chosen, as the job allows (minimum_sites, fraction), as it has the only "
+            "other part of the sum"
         )
         words = f"{{who}} could work out your own part of these sums, {why}"
         found.append(Leak(SITE_ALONE, OF_COLUMNS, sites, alone, told, words))

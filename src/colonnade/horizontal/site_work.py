@@ -44,6 +44,11 @@ def rows_from_value(value: Any) -> Any:
     return sp.csr_matrix(value[:3], shape=value[3])
 
 
+def share_of(batch: int, rows: int, of: int) -> int:
+    """Return how many rows of a class or group, which has so many of all, are in a batch."""
+    return min(rows, max(1, round(batch * rows / of)))
+
+
 @dataclass(frozen=True)
 class SiteRows:
     """Rows of a site: their numbers, their classes by number, and the number of each row's key (-1 for none)."""
@@ -168,8 +173,7 @@ class SiteWork(Answering):
                 continue
             if key not in drawn:  # measures of the same rows have the same batch
                 # Every group has its share of it, so that no cost moves with how many rows of a group were drawn.
-                share = min(len(rows), max(1, round(sizes * len(rows) / len(self.train))))
-                drawn[key] = rng.choice(rows, share, replace=False)
+                drawn[key] = rng.choice(rows, share_of(sizes, len(rows), len(self.train)), replace=False)
             X, y = self.train.X[drawn[key]], self.train.y[drawn[key]]
             value, gradient = self.model.value_and_gradient(w, X, y, self._function(function))
             parts.append(len(rows) / total * np.concatenate([[1.0, value], gradient]))

@@ -59,9 +59,16 @@ def part_sql(
     )
     columns = ",\n         ".join(inner) or "1 AS nothing"
     place = ".".join(map(_identifier, table.split(".")))
-    return (
+    text = (
         f"{head}SELECT {f',{chr(10)}       '.join(outer)}\nFROM (\n  SELECT {columns}\n  FROM {place}\n) AS prepared;\n"
     )
+    if "\0" in text:  # where a program that reads it may take it for the end
+        at = text.index("\0")
+        raise OptionError(
+            f"a column, a category or the table has a name with a character that SQL has no way to write, at "
+            f"{text[max(0, at - 20) : at + 20]!r}; rename it"
+        )
+    return text
 
 
 # -- a column as it is read --------------------------------------------------------------------------------------------
@@ -70,10 +77,6 @@ def part_sql(
 def _source(term: PartTerm, missing: Sequence[str | float]) -> str:
     """Return a column's cells as numbers or texts, NULL where there is none."""
     column = term.column
-    if "\0" in column.name:
-        raise OptionError(
-            f"the name of column {column.name!r} holds a character that SQL has no way to write; rename it"
-        )
     cell = _identifier(column.name)
     if column.text:
         text = f"CAST({cell} AS VARCHAR)"

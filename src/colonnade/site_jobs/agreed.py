@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade.errors import ProtocolError
-from colonnade.horizontal.messages import instruction
+from colonnade.horizontal.messages import MOST_RECORDS, instruction
+from colonnade.remote.handshake import printable
 from colonnade.runtimes.wire import Value
+from colonnade.site_jobs.common_steps import DATE, NOTHING, NUMBERS, TEXT
 
 MOST_COLUMNS, MOST_LEVELS, _MOST_TEXT = 10_000, 1000, 1 << 24
-_TRAINING_ID = 32
+_TRAINING_ID, _LONGEST_FORM = 32, 40
+_FACTS = ("norm", "answered", "skipped", "slack", "costs")  # what is said of an evaluation beside its figures
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Agreed:
         """Read what `as_value` wrote."""
         match value:
             case (tuple(kinds), str(text), tuple(classes), str(training)) if (
-                all(_texts(one, 2) for one in kinds)
+                all(_texts(one, 2) and _is_kind(one[1]) for one in kinds)
                 and len(text) <= _MOST_TEXT
                 and len(training) == _TRAINING_ID
                 and set(training) <= set("0123456789abcdef")
@@ -86,7 +89,41 @@ def _is_column(value: Any) -> bool:
         return False
     name, kind, levels = value
     same = type(levels) is tuple and len(levels) <= MOST_LEVELS and {type(one) for one in levels} in SAME
-    return type(name) is str and type(kind) is str and same
+    return type(name) is str and _is_kind(kind) and same
+
+
+def _is_kind(value: Any) -> bool:
+    """Whether this is what a column may hold; the form of dates is shown to people, so it is a short line of text."""
+    if type(value) is not str:
+        return False
+    form = value.removeprefix(DATE)
+    return value in (NUMBERS, TEXT, NOTHING) or (form != value and len(form) <= _LONGEST_FORM and form.isprintable())
+
+
+def is_farewell(value: Any) -> bool:
+    """Whether this is what a site says when it has the model, where it could introduce itself again."""
+    return type(value) is tuple and len(value) == 1 and type(value[0]) is str and value[0] == DONE
+
+
+def records_of(value: Any) -> tuple[Any, ...]:
+    """Read what the server tells at the end of how training went."""
+    if type(value) is tuple and len(value) <= 2 * MOST_RECORDS and all(map(_is_record, value)):
+        return value
+    raise ProtocolError("the server tells no record of the training that a site can read; use one version everywhere")
+
+
+def _is_record(value: Any) -> bool:
+    match value:
+        case ("record", int(index), int(), int(), *figures):
+            return index in range(MOST_RECORDS) and len(figures) in (2, 4) and {type(one) for one in figures} == {float}
+        case ("also", int(index), tuple(facts)):
+            known = all(type(one) is tuple and len(one) == 2 and one[0] in _FACTS for one in facts)
+            return index in range(MOST_RECORDS) and known and all(_are_numbers(one[1]) for one in facts)
+    return False
+
+
+def _are_numbers(value: Any) -> bool:
+    return {type(one) for one in (value if type(value) is tuple else (value,))} <= {int, float}
 
 
 SAME: tuple[set[type], ...] = (set(), {str}, {float})
@@ -104,7 +141,7 @@ def told(message: Any) -> tuple[str, int, Any]:
         case ("agreed", int(), tuple(content)):
             return AGREED, 0, content
         case ("refused", int(), str(text)) if len(text) <= MOST_LEVELS:
-            return REFUSED, 0, text
+            return REFUSED, 0, printable(text, MOST_LEVELS)
         case ("wait", int(), None):
             return WAIT, 0, None
         case ("done", int(), tuple(content)) if len(content) == 2:

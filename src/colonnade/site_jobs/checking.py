@@ -15,9 +15,9 @@ from colonnade.jobs.words import what_others_learn
 from colonnade.service.agreeing import share_out
 from colonnade.service.check import own_certificates, own_folder, seen_peer
 from colonnade.service.findings import Finding, tried
+from colonnade.site_jobs.class_rows import check_held_out_rows, own_classes, smallest_batch
 from colonnade.site_jobs.common_steps import NOTHING, chains_of, kinds_of
 from colonnade.site_jobs.running import check_sites_allowed
-from colonnade.site_jobs.seat import own_classes
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.site_jobs.site_rows import labelled, network_of
 from colonnade.site_jobs.survey import own_levels
@@ -59,6 +59,7 @@ def _rows(job: SiteJob, party: PartyFile, table: Table) -> list[Finding]:
                 f"{len(train)} rows to train on, and the policy of {party.name!r} answers about {least} or more; bring "
                 f"more rows, or lower min_rows under [policy]"
             )
+        check_held_out_rows(party.name, len(apart), least)
         more = f", {len(apart):,} held out" if len(apart) else ""
         return f"{table.rows:,} rows with a label, {len(table.columns)} columns{more}"
 
@@ -77,7 +78,8 @@ def _rows(job: SiteJob, party: PartyFile, table: Table) -> list[Finding]:
     def policy() -> str:
         check_sites_allowed(job, party)
         party.policy.check_company(party.name, [name for name in job.parties if name == job.server], None)
-        batch = job.algorithm.batch_for(len(train))
+        classes = job.classes or own_classes(job, party.name, table).tolist()
+        batch = smallest_batch(job, classes, table.take(train).label)
         if batch < party.policy.min_batch:
             raise PolicyRefused(
                 f"batches have {batch} rows, the policy of {party.name!r} asks for {party.policy.min_batch} at least; "

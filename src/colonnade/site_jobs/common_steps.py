@@ -118,7 +118,9 @@ def chains_of(kinds: Mapping[str, str], settings: Settings | None) -> list[Chain
     default: Any = declared.pop("default", None)
     for name in declared:
         if name not in kinds:
-            raise DataError(f"[prepare] in the job names column {name!r}, and the sites have {', '.join(kinds)}")
+            raise DataError(
+                f"[prepare] in the job names column {name!r}, and the sites have {', '.join(map(repr, kinds))}"
+            )
     found: list[Chain] = []
     for name, kind in kinds.items():
         found += _chains(name, kind, declared.get(name), default)

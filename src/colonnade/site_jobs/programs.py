@@ -16,9 +16,10 @@ from colonnade.horizontal.gathering import step_of
 from colonnade.horizontal.messages import model_from_value
 from colonnade.horizontal.shown import INSTRUCTION, INTRODUCTION
 from colonnade.runtimes.net import Net
-from colonnade.site_jobs.agreed import AGREED, DONE, REFUSED, WAIT, WHO, Agreed, told
+from colonnade.site_jobs.agreed import AGREED, DONE, REFUSED, WAIT, WHO, Agreed, records_of, told
+from colonnade.site_jobs.class_rows import agreed_classes
 from colonnade.site_jobs.common_steps import chains_of, same_columns
-from colonnade.site_jobs.seat import Seat, agreed_classes
+from colonnade.site_jobs.seat import Seat
 from colonnade.site_jobs.site_desk import SiteDesk
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.site_jobs.survey import learn
@@ -229,7 +230,7 @@ async def _newest(net: Net, server: str) -> tuple[str, int, Any]:
 
 
 def _ended(net: Net, job: SiteJob, seat: Seat, content: Any, network: Any) -> Ended:
-    result, records = _result(content[0]), content[1]
+    result, records = _result(content[0]), records_of(content[1])
     if seat.agreed is None:
         raise ProtocolError("the server ends a run of which this site was never told what it agreed on")
     for value in records:
@@ -243,6 +244,13 @@ def _ended(net: Net, job: SiteJob, seat: Seat, content: Any, network: Any) -> En
 
 def _result(value: Any) -> Result:
     fits = type(value) is tuple and len(value) == len(Result.__dataclass_fields__)
-    if not fits or not isinstance(value[0], np.ndarray) or value[0].dtype != np.float64:
+    if not fits or not isinstance(value[0], np.ndarray) or value[0].dtype != np.float64 or not _are_figures(value[1:]):
         raise ProtocolError("the server must say how the run ended; use one version of colonnade everywhere")
     return Result(*value)
+
+
+def _are_figures(value: Any) -> bool:
+    *floats, penalty, met, skipped = value
+    told = type(skipped) is tuple and {type(one) for one in skipped} <= {int} and type(met) is bool
+    costs = all(type(each) is tuple and {type(one) for one in each} <= {float} for each in floats)
+    return told and costs and type(penalty) is float

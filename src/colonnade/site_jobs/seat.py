@@ -11,8 +11,7 @@ A site that was away begins anew with its introduction, and is told `who` and `a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +22,14 @@ from colonnade.crypto.masks import KeyPair
 from colonnade.crypto.ring import Ring
 from colonnade.data.identity import Identity
 from colonnade.data.labels import show
-from colonnade.errors import DataError, LabelError, ProtocolError
+from colonnade.errors import DataError, ProtocolError
 from colonnade.horizontal.answering import Answering, Own, Turn, digest_of_told, going_on
 from colonnade.horizontal.messages import SURVEY
 from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.site_jobs import survey
 from colonnade.site_jobs.agreed import DONE, REFUSED, WAIT, WHO, Agreed
+from colonnade.site_jobs.asked_once import Told, keep_to_all
+from colonnade.site_jobs.class_rows import check_held_out_rows, numbers_of, own_classes, smallest_batch
 from colonnade.site_jobs.common_steps import Chain, chains_of, kinds_of
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.tables.learned import LearnedPreparation
@@ -63,13 +64,14 @@ class Surveyor(Answering):
     table: Table
     chains: list[Chain]
     told: bytes
+    heard: Told  # what it was told of the preparation, also before it was told anew who takes part
     channel: KeyPair = field(default_factory=KeyPair)
     _latest: int = -1
 
     def _encoded(self, kind: str, *content: Any) -> Any:
         if kind != SURVEY:
             raise ProtocolError(f"the server asks for a {kind!r} before it has told what all have agreed on")
-        found = survey.answer(self.table, content[1], self.own.min_rows, self.chains)
+        found = survey.answer(self.table, content[1], self.own.min_rows, self.chains, self.heard)
         return Ring(len(self.names), 0).encode(found, self.names[self.number])
 
 
@@ -116,6 +118,7 @@ class Seat:
         self._train = table.take(parts[0])
         self._own = Own(network, identity, None, (), min_rows)
         self._chains: list[Chain] = []
+        self._heard: Told = {}
         self._work: Answering | None = None
         self._turn: Turn | None = None
         self.agreed: Agreed | None = None
@@ -126,6 +129,7 @@ class Seat:
                 f"site {name!r} has {len(parts[0])} rows to train on, and its policy answers about {min_rows} or more, "
                 f"as a gradient of few rows shows them; bring more rows, or lower min_rows under [policy]"
             )
+        check_held_out_rows(name, len(parts[1]), min_rows)
 
     @property
     def number(self) -> int:
@@ -150,7 +154,8 @@ class Seat:
         columns = tuple((name, kind, levels.get(name, ())) for name, kind in kinds.items())
         key = self._identity.key
         signed = self._voucher.sign(self._voucher.statement(job, self.name, key))
-        return columns, tuple(self.classes.tolist()), (key, self._voucher.certificate, signed)
+        named = np.unique(np.array(self.job.classes)) if self.job.classes else self.classes  # not which of them it has
+        return columns, tuple(named.tolist()), (key, self._voucher.certificate, signed)
 
     # -- what the server tells ----------------------------------------------------------------------------------
 
@@ -167,7 +172,7 @@ class Seat:
             raise ProtocolError("the server tells other keys, or of other sites, than the job has")
         self._own = Own(self._network, self._identity, roster, (), self._min_rows)
         threshold = 0 if self.job.sum == "plain" else len(self.job.sites)
-        known = (self._own, self._train, self._chains, digest_of_told(content))
+        known = (self._own, self._train, self._chains, digest_of_told(content), self._heard)
         self._work = Surveyor(self.number, self.job.sites, threshold, *known)
 
     def hear_agreed(self, content: Any) -> None:
@@ -181,12 +186,14 @@ class Seat:
         )
         if not fits:
             raise ProtocolError("the server tells a preparation that is not the one of the job; compare versions")
+        for column in learned.columns:
+            keep_to_all(self._heard, column)
         strange = self.classes[~np.isin(self.classes, np.array(agreed.classes))]
         if len(strange):
             raise ProtocolError(f"the server tells classes without {show(strange)}, which this site has")
         self.agreed, self.learned = agreed, learned
         X = learned.apply(self._train)
-        self._check(X.shape[1], self.job.algorithm.batch_for(len(self._parts[0])))
+        self._check(X.shape[1], smallest_batch(self.job, agreed.classes, self._train.label))
         told_job = self.job.plan(X.shape[1], agreed.classes, self._network).as_site_job(self.number)
         validation = None
         if self.job.validation:
@@ -196,12 +203,7 @@ class Seat:
         self._work = SiteWork.of(told_job, self.name, train, validation, self._own, (digest_of_told(content),))
 
     def _rows(self, agreed: Agreed, X: Any, labels: Any) -> SiteRows:
-        known = np.array(agreed.classes)
-        y = np.searchsorted(known, np.asarray(labels).astype(known.dtype)).astype(np.int64)
-        groups = np.full(len(y), -1, dtype=np.int64)
-        for number, key in enumerate(self.job.stated(agreed.classes).rows.keys):
-            groups[known[y] == key] = number
-        return SiteRows(X, y, groups)
+        return SiteRows(X, *numbers_of(self.job, agreed.classes, labels))
 
     def ready_for(self, stage: str, content: Any) -> bool:
         """Whether this site has been told all that it needs to know for this."""
@@ -226,43 +228,3 @@ class Seat:
         """Return how many numbers a task touches, for the virtual clock."""
         work = self._work
         return work.effort(content) if stage == "task" and isinstance(work, SiteWork) and content[0] != SURVEY else 0.0
-
-
-def own_classes(job: SiteJob, name: str, table: Table) -> Array:
-    """Return the classes of a site's own labels; refuse those that are none, or not among the job's."""
-    if table.label is None or not table.rows:
-        raise LabelError(f"site {name!r} has no row with a label; name the column with label under [data]")
-    found = np.unique(np.asarray(table.label.tolist()))
-    if found.dtype.kind == "f":
-        if (found != np.trunc(found)).any():
-            raise LabelError(f"the labels of site {name!r} are numbers with fractions, classes are needed")
-        found = found.astype(np.int64)
-    if found.dtype.kind not in "iuUb":
-        raise LabelError(f"the labels of site {name!r} are neither all text nor all whole numbers")
-    if job.classes:
-        wanted = np.array(job.classes)
-        alike = (wanted.dtype.kind == "U") == (found.dtype.kind == "U")
-        strange = found[~np.isin(found, wanted)] if alike else found
-        if len(strange):
-            raise LabelError(
-                f"site {name!r} has labels {show(strange)} that are not among classes of the job, {show(wanted)}; "
-                f"correct them, or add them to classes under [model] at all sites"
-            )
-    return found
-
-
-def agreed_classes(job: SiteJob, told: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the classes of all sites; refuse different ones, unless the job names all of them."""
-    if job.classes:
-        return tuple(np.unique(np.array(job.classes)).tolist())
-    first, *others = told
-    for site in others:
-        if told[site] != told[first]:
-            here, there = (json.dumps(list(told[name])[:8], ensure_ascii=False) for name in (site, first))
-            raise LabelError(
-                f"site {site!r} has the classes {here}, {first!r} has {there}; if both are right, give all of them as "
-                f"classes = [...] under [model] in job.toml"
-            )
-    if len(told[first]) < 2:
-        raise LabelError(f"all rows of all sites are of one class, {told[first][0]!r}; at least two are needed")
-    return told[first]

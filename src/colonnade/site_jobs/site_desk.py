@@ -16,7 +16,7 @@ from colonnade.horizontal.program import wait_of
 from colonnade.horizontal.shown import INSTRUCTION, INTRODUCTION
 from colonnade.ledger.witness import Witness
 from colonnade.runtimes.net import Net
-from colonnade.site_jobs.agreed import AGREED, DONE, REFUSED, WAIT, WHO, Agreed, Introduction
+from colonnade.site_jobs.agreed import AGREED, DONE, REFUSED, WAIT, WHO, Agreed, Introduction, is_farewell
 from colonnade.site_jobs.seat import Seat
 from colonnade.site_jobs.site_job import SiteJob
 
@@ -65,8 +65,8 @@ class SiteDesk:
         """Wait until all sites have introduced themselves, and tell all of them everybody's keys."""
         until = self._net.elapsed() + self._job.patience
         if self._seat is not None:
-            told = self._seat.introduction(self._digest)
-            self.introduced[self._net.me] = Introduction.from_value(told, self._net.me)
+            mine = self._seat.introduction(self._digest)
+            self.introduced[self._net.me] = Introduction.from_value(mine, self._net.me)
         while missing := [name for name in self._others if name not in self.introduced]:
             left = until - self._net.elapsed()
             if left <= 0:
@@ -107,8 +107,8 @@ class SiteDesk:
         for name in self._others:
             found: tuple[Any, ...] = ()
             while newer := await self._net.recv_within(name, INTRODUCTION, 0):
-                found = found if _is_done(newer[0]) else newer
-                self._left |= {name} if _is_done(newer[0]) else set()
+                found = found if is_farewell(newer[0]) else newer
+                self._left |= {name} if is_farewell(newer[0]) else set()
             if found and await self._welcome(name, found[0]):
                 back.append(name)
             await self._meet(name)
@@ -125,12 +125,12 @@ class SiteDesk:
             await self._refuse(name, str(error))
 
     async def _welcome(self, name: str, told: Any) -> bool:
-        known = self.introduced[name]
         try:
             came = Introduction.from_value(told, name)
-        except ProtocolError:  # what this site says now is no reason to end the others' run
-            came = None
-        if came is None or _who(came) != _who(known):
+        except ProtocolError as error:
+            await self._refuse(name, str(error))
+            return False
+        if _who(came) != _who(self.introduced[name]):
             await self._refuse(
                 name,
                 f"site {name!r} came again with other columns, categories, classes or another key than those that the "
@@ -279,7 +279,7 @@ class SiteDesk:
     async def _hear_of(self, name: str, seconds: float) -> None:
         """Wait for a word of one site, which may be that it has the model or that it is back."""
         found = await self._net.recv_within(name, INTRODUCTION, max(0.0, seconds))
-        if found and _is_done(found[0]):
+        if found and is_farewell(found[0]):
             self._left.add(name)
         elif found:
             await self._welcome(name, found[0])
@@ -296,8 +296,3 @@ class SiteDesk:
 def _who(site: Introduction) -> tuple[Any, ...]:
     """Return by what a site that comes again is known; certificate and signature may be new ones."""
     return site.columns, site.classes, site.key[0]
-
-
-def _is_done(said: Any) -> bool:
-    """Return whether a site says that it has the model; it may say anything, of which arrays can't be compared."""
-    return type(said) is tuple and len(said) == 1 and type(said[0]) is str and said[0] == DONE

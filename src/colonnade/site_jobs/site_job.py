@@ -15,6 +15,7 @@ from colonnade.jobs.job import Job
 from colonnade.leaks import Setting
 from colonnade.settings.settings import Settings
 from colonnade.site_jobs.problem_text import constraint_of, objective_of
+from colonnade.sums.agreement import FEWEST
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,14 @@ class SiteJob(Job):
         """Return those facts about the run that decide what is shown to whom."""
         return Setting(
             self.parties, self.sites, self.loss, self.sum, model=self.family, outputs=None, rows=rows, aligned=True,
-            held_out=self.validation > 0, server=self.server, fewest=self.minimum_sites,
+            held_out=self.validation > 0, server=self.server, fewest=self.fewest_parts,
         )  # fmt: skip
+
+    @property
+    def fewest_parts(self) -> int:
+        """Of how many sites' parts a sum may be: two, where only some are chosen for a round and all but these fail."""
+        chosen = len(method_from_value(self.algorithm.as_value()).chosen(len(self.sites), 1)) or len(self.sites)
+        return self.minimum_sites if chosen == len(self.sites) else min(self.minimum_sites, FEWEST)
 
     def estimator(self, network: Any = None, classes: Sequence[Any] = ()) -> SSCAClassifier:
         """Return the estimator that the job stands for.

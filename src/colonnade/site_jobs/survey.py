@@ -23,6 +23,7 @@ from colonnade.errors import DataError, ProtocolError
 from colonnade.horizontal.gathering import Heard, Task
 from colonnade.horizontal.messages import SURVEY
 from colonnade.site_jobs.agreed import MOST_LEVELS
+from colonnade.site_jobs.asked_once import LEVELS, Told, check_question_again
 from colonnade.site_jobs.common_steps import Chain
 from colonnade.site_jobs.exact_numbers import WORDS, from_words, in_words
 from colonnade.tables.category_steps import OneHot
@@ -32,7 +33,7 @@ from colonnade.tables.table import Table
 
 Array = npt.NDArray[Any]
 
-MEAN, SPREAD, LEVELS = "mean", "spread", "levels"
+MEAN, SPREAD = "mean", "spread"
 _BEHIND = 2  # counts after those of the levels: rows of other categories, and rows without one
 # Below this part of a mean, a deviation is what rounding leaves of a constant.
 _CONSTANT = 1e-14
@@ -123,16 +124,20 @@ def _take(chain: Chain, question: Question, found: Array, means: dict[int, float
 # -- at a site ---------------------------------------------------------------------------------------------------------
 
 
-def answer(table: Table, text: str, min_rows: int, chains: list[Chain]) -> Array:
+def answer(table: Table, text: str, min_rows: int, chains: list[Chain], told: Told | None = None) -> Array:
     """Return a site's own sums over these rows, its training rows; refuse to answer about few of them.
 
     `chains` are what the site's own copy of the job says: whoever asks may ask for what their steps learn, and for
-    nothing else. With steps of its choice it could count the rows between any two numbers.
+    nothing else. With steps of its choice it could count the rows between any two numbers. `told` is what this site
+    was told before: a question that comes again has to be the same one, as the difference of two answers would tell
+    what neither does, such as how many rows have a rare category.
     """
+    told = {} if told is None else told
     parts = []
     for column, what, asked in _questions(text):
         if not _is_empty(table, column.name):  # there nothing is told of anybody, and others say what it holds
             _check_question(column, what, chains)
+            check_question_again(told, column, what, asked)
         source = _source(table, column)
         where = f"column {column.name!r} of {table.where}"
         try:
@@ -164,8 +169,15 @@ def _questions(text: str) -> list[tuple[Column, str, Any]]:
         raise ProtocolError(f"the server's survey can't be read ({error}); use one version everywhere") from None
     for _, what, asked in found:
         number = type(asked) in (int, float) and math.isfinite(asked)
-        fits = {MEAN: asked is None, SPREAD: number, LEVELS: isinstance(asked, list)}
-        if what not in fits or not fits[what]:
+        levels = isinstance(asked, list) and {type(one) for one in asked} in (
+            {str},
+            {float},
+            {int},
+            {int, float},
+            set(),
+        )
+        fits = {MEAN: asked is None, SPREAD: number, LEVELS: levels}
+        if not isinstance(what, str) or what not in fits or not fits[what]:
             raise ProtocolError("the server's survey asks for what no site answers; use one version everywhere")
     return found
 

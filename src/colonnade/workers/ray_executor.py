@@ -23,6 +23,7 @@ NO_RAY = (
     "kind 'ray' needs Ray, which is not installed; install it with pip install 'colonnade[ray]', or use kind "
     "'processes'"
 )
+_TOKENS = (2, 52)  # the first version that lets nobody in without the cluster's token
 # Nobody is told that this runs; and where something else listens than Ray, two tries of half a minute are enough.
 _SILENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_NUM_REDIS_GET_RETRIES": "2"}
 
@@ -209,7 +210,12 @@ def _ray() -> Any:
 
 def _own_cluster(workers: int) -> OwnCluster:
     with environment({**_SILENT, **ALONE}):
-        _ray()
+        found = str(_ray().__version__)
+    if tuple(int(part) for part in found.split(".")[:2]) < _TOKENS:
+        raise OptionError(
+            f"Ray {found} knows no tokens, so everybody on this machine could join the cluster of a run and see its "
+            f"rows; pip install 'colonnade[ray]' brings a newer one, or use kind 'processes'"
+        )
     return OwnCluster(workers, _START)
 
 
