@@ -133,3 +133,9 @@ def test_an_unknown_command_is_refused(capsys):
         main(["fly"])
     assert ended.value.code == 2
     assert "invalid choice: 'fly'" in capsys.readouterr().err
+
+
+def test_the_only_label_holder_is_told_whom_its_service_would_be_for(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "loans"), "--parties", "bank,shop"]) == 0
+    assert main(["serve", str(tmp_path / "loans/job.toml"), "--as", "bank"]) == 1
+    assert "'bank' is the only label holder, so nobody else asks for scores" in capsys.readouterr().err

@@ -598,6 +598,11 @@ def test_what_the_command_refuses(fresh, capsys, more, sentence):
     assert sentence in capsys.readouterr().err
 
 
+def test_a_folder_that_is_not_there(tmp_path, capsys):
+    assert main(["dashboard", str(tmp_path / "nowhere"), "--as", "bank"]) == 1
+    assert "nowhere'; give the folder of a job, or the job's file itself" in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken(fresh, opened, capsys):
     site = opened(fresh)
     assert main(["dashboard", str(fresh), "--as", "bank", "--port", str(site.server.port)]) == 1
