@@ -30,6 +30,13 @@ def test_help_names_every_command(capsys):
     assert "predict" in text
 
 
+@pytest.mark.parametrize(("command", "words"), [("dashboard", "a local page"), ("replay", "who would work")])
+def test_help_of_a_command_says_what_it_does(capsys, command, words):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert words in capsys.readouterr().out
+
+
 def test_the_demo_shows_what_federation_gains(capfd, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(demo, "_free_ports", free_ports)
