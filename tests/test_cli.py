@@ -30,6 +30,13 @@ def test_help_names_every_command(capsys):
     assert "predict" in text
 
 
+@pytest.mark.parametrize(("command", "words"), [("dashboard", "a local page"), ("replay", "who would work")])
+def test_help_of_a_command_says_what_it_does(capsys, command, words):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert words in capsys.readouterr().out
+
+
 def test_the_demo_shows_what_federation_gains(capfd, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(demo, "_free_ports", free_ports)
@@ -133,3 +140,9 @@ def test_an_unknown_command_is_refused(capsys):
         main(["fly"])
     assert ended.value.code == 2
     assert "invalid choice: 'fly'" in capsys.readouterr().err
+
+
+def test_the_only_label_holder_is_told_whom_its_service_would_be_for(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "loans"), "--parties", "bank,shop"]) == 0
+    assert main(["serve", str(tmp_path / "loans/job.toml"), "--as", "bank"]) == 1
+    assert "'bank' is the only label holder, so nobody else asks for scores" in capsys.readouterr().err

@@ -618,6 +618,11 @@ def test_a_browser_is_not_started_with_the_link_itself(fresh, capsys, monkeypatc
     assert not (fresh / "bank-files" / "dashboard.html").exists()
 
 
+def test_a_folder_that_is_not_there(tmp_path, capsys):
+    assert main(["dashboard", str(tmp_path / "nowhere"), "--as", "bank"]) == 1
+    assert "nowhere'; give the folder of a job, or the job's file itself" in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken(fresh, opened, capsys):
     site = opened(fresh)
     assert main(["dashboard", str(fresh), "--as", "bank", "--port", str(site.server.port)]) == 1

@@ -192,7 +192,7 @@ def test_what_a_party_says_of_its_engine():
         ('kind = "ray"', r"key engine.workers"),
         (ENGINE + '\naddress = "10.1.2.3:6379"', r"key engine.address: is for kind = \"ray\" alone; remove it"),
         ('kind = "ray"\nworkers = 2\naddress = "head"', r"key engine.address: must be host:port of a Ray cluster"),
-        (ENGINE + '\nmemory = "lots"', r"key engine.memory: must be a size such as \"500MB\""),
+        (ENGINE + '\nmemory = "lots"', r"key engine.memory: must be a size such as \"500MB\" or \"16GB\", got 'lots'"),
         (ENGINE + "\ndeadline = 0", r"key engine.deadline: must be > 0"),
     ],
 )

@@ -342,6 +342,7 @@ def test_parts_of_a_job_add_up_to_its_scores(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(("arguments", "sentence"), [
     (["--to", "sql", "--out", "bank.csv"], "--to sql writes a file that ends in .sql, got 'bank.csv'"),
     (["--to", "onnx", "--table", "t"], "--table names a table of SQL, and --to onnx has none"),
+    (["--to", "sql", "--out", "nowhere/bank.sql"], "--out 'nowhere/bank.sql' is in a folder that is not there"),
     (["--to", "points"], "has no part of a model"),
 ])  # fmt: skip
 def test_wrong_exports_are_refused(tmp_path, capsys, arguments, sentence):

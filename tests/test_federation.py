@@ -140,7 +140,7 @@ def test_one_command_each(tmp_path, names, capsys):
     for name in names:
         capsys.readouterr()
         assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
-        assert re.search(r"lines of 1 runs, all as they were written", capsys.readouterr().out)
+        assert re.search(r"lines of 1 run, all as they were written", capsys.readouterr().out)
     assert main(["model", "show", str(folder / "job.toml"), "--as", "bank"]) == 0
     assert "city=Rome" in capsys.readouterr().out
     together = tmp_path / "together"

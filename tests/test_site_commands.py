@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 import commands
+from colonnade.cli import sites
 from colonnade.cli.main import main
+from colonnade.errors import ColonnadeError
 from colonnade.jobs import model_file
 from colonnade.ledger.verify import verify
 from colonnade.remote.signatures import checker, vouched_by
+from colonnade.site_jobs import running
 from colonnade.site_jobs.site_job_file import read_site_job
 from ports import free_ports
 from site_federation import CLINICS, write_clinics
@@ -110,6 +113,35 @@ def wait_for_round(folder, number):
             return
         time.sleep(0.02)
     raise AssertionError("the run did not get there")
+
+
+def test_init_names_no_command_that_refuses_sites(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "trial"), "--sites", ",".join(CLINICS)]) == 0
+    said = capsys.readouterr().out
+    assert "colonnade run" in said
+    assert "dashboard" not in said
+
+
+def test_a_site_has_no_table_of_watchers(folder, capsys):
+    change(folder / "clinic-a.toml", ("[policy]", '[watch]\ntensorboard = "tb"\n\n[policy]'))
+    assert main(["check", str(folder / "job.toml"), "--as", "clinic-a"]) == 1
+    assert "key watch: follows runs over columns; remove this table" in capsys.readouterr().err
+
+
+def test_logs_of_a_site_are_json_where_that_is_asked_for(folder, monkeypatch, capsys):
+    asked, bars = [], []
+
+    def run(job, party, *, verbose, tell):
+        bars.append(verbose)
+        raise ColonnadeError("the line broke")
+
+    monkeypatch.setattr(sites, "log", lambda options: asked.append(options.log))
+    monkeypatch.setattr(running, "run_sites", run)
+    for form in ("text", "json"):
+        assert main(["run", str(folder / "job.toml"), "--as", "clinic-a", "--log", form]) == 1
+    assert (asked, bars) == (["text", "json"], [1, 0])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert json.loads(last)["message"] == "the line broke"
 
 
 def test_a_site_that_is_killed_takes_part_again(folder):

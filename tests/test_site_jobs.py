@@ -582,7 +582,8 @@ def test_a_site_that_comes_again_as_something_else_is_refused_and_the_run_goes_o
 
     outcomes = cn.Simulation().run({"hub": (hub, ()), "clinic-a": (site, ())})
     assert (outcomes["hub"].value, outcomes["clinic-a"].value) == ((), "refused")
-    assert told[0].startswith("clinic-a is not taken in again: site 'clinic-a' must introduce itself by columns and classes")
+    words = "clinic-a is not taken in again: site 'clinic-a' must introduce itself by columns and classes"
+    assert told[0].startswith(words)
 
 
 def test_words_of_numbers_add_up_exactly():

@@ -79,8 +79,10 @@ def _opened(page: Path, link: str) -> bool:
 
 def _job_in(given: Path) -> Path:
     """Return the job that is meant by itself or by its folder; the party's own folder beside it means it too."""
-    if not given.is_dir():
+    if given.is_file():
         return given
+    if not given.is_dir():
+        raise OptionError(f"there is no {str(given)!r}; give the folder of a job, or the job's file itself")
     for folder in (given, given.absolute().parent):
         if (folder / _JOB).is_file():
             return folder / _JOB

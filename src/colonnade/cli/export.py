@@ -47,6 +47,10 @@ def export_part(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
         raise OptionError(f"--to {options.to} writes a file that ends in {ending}, got {out.name!r}")
     if options.table is not None and options.to != "sql":
         raise OptionError(f"--table names a table of SQL, and --to {options.to} has none; leave it out")
+    if not out.absolute().parent.is_dir():
+        raise OptionError(f"--out {str(out)!r} is in a folder that is not there; make it first")
+    if out.is_dir():
+        raise OptionError(f"--out {str(out)!r} is a folder; give the name of a file in it")
     part = model_file.load(party.folder, party.name, options.version)
     if options.version is not None:
         Shelf(party.folder, party.name).free(options.version)

@@ -62,7 +62,8 @@ def _verify(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
         _show(job, party, report)
     unsealed = report.lines - report.sealed
     note = f"; the last {unsealed} lines are of a run that was broken off and are not sealed" if unsealed else ""
-    print(f"{party.ledger.name}: {report.lines:,} lines of {report.runs} runs, all as they were written{note}")
+    runs = "1 run" if report.runs == 1 else f"{report.runs:,} runs"
+    print(f"{party.ledger.name}: {report.lines:,} lines of {runs}, all as they were written{note}")
     if options.action == "verify":
         _witnesses(party, report)
     for name in dict.fromkeys(one.statement.by for one in receipts):

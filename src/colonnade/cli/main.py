@@ -35,6 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     completion = commands.add_parser("completion", help="a script by which a shell completes commands")
     completion.add_argument("shell", choices=SHELLS, help="for which shell: source <(colonnade completion bash)")
 
+    for one in commands._choices_actions:  # so that `colonnade run --help` says what `colonnade --help` says of it
+        commands.choices[one.dest].description = one.help
     return parser
 
 

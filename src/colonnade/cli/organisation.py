@@ -50,7 +50,10 @@ def add_commands(commands: Any) -> None:
         _job_and_party(command, required=name != "run")
     commands.choices["run"].add_argument("--quiet", action="store_true", help="no progress line")
     commands.choices["run"].add_argument(
-        "--from", dest="start", metavar="VERSION", help="start from an earlier version instead of zero; the same at all"
+        "--from",
+        dest="start",
+        metavar="VERSION",
+        help="start from an earlier version instead of zero; the same at all parties",
     )
     commands.choices["run"].add_argument(
         "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
@@ -62,7 +65,9 @@ def add_commands(commands: Any) -> None:
         "plan", help="rounds, bytes and time of a run with each algorithm, from short trials with the partners"
     )
     _job_and_party(plan)
-    plan.add_argument("--seconds", type=float, default=25.0, help="for all trials, the same at all (%(default)g)")
+    plan.add_argument(
+        "--seconds", type=float, default=25.0, help="for all trials, the same at all parties (%(default)g)"
+    )
     plan.add_argument("--quiet", action="store_true", help="no progress line")
 
     audit = commands.add_parser("audit", help="what the others could find out about this party in a run, measured")
@@ -120,7 +125,7 @@ def _serve_command(commands: Any) -> None:
         "serve", help="answer a label holder that asks for scores; at one, serve them over HTTP"
     )
     _job_and_party(serve)
-    serve.add_argument("--http", metavar="HOST:PORT", help="at a label holder: where to answer POST /score")
+    serve.add_argument("--http", metavar="HOST:PORT", help="at a label holder, or a site: where to answer POST /score")
     serve.add_argument(
         "--public", action="store_true", help="with --http: also at an address that other machines can reach"
     )
@@ -202,7 +207,8 @@ def _init(options: argparse.Namespace) -> int:
         print(f"wrote {options.name / FOLDER / name}.tar.gz: all that {name} needs and nothing of the others; send it")
     print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
-    print(f"to look on: colonnade dashboard {options.name} --as {parties[0]}")
+    if not sites:  # whose runs the dashboard does not show
+        print(f"to look on: colonnade dashboard {options.name} --as {parties[0]}")
     return 0
 
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from colonnade.cli.terminal import log, notes, say
+from colonnade.cli.terminal import in_json, log, notes, say
 
 if TYPE_CHECKING:
     from colonnade.jobs.party_file import PartyFile
@@ -83,9 +83,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.start:
         raise OptionError("--from is for models over columns; a model over rows is trained from its beginning")
     job, party = read_site_files(options)
-    log()
+    log(options)
+    verbose = 0 if options.quiet or in_json(options) else 1
     with notes(party.name):
-        done = run_sites(job, party, verbose=int(not options.quiet), tell=lambda text: say(f"{party.name}: {text}"))
+        done = run_sites(job, party, verbose=verbose, tell=lambda text: say(f"{party.name}: {text}"))
     ended, traffic = done.ended, done.outcome.traffic
     if party.name in job.sites:
         say(f"{party.name}: trained on {ended.rows:,} own rows, {ended.held_out:,} held out; {job.protection}")
@@ -129,6 +130,7 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     from colonnade.errors import OptionError
+    from colonnade.integrations.json_lines import said
     from colonnade.site_jobs.scoring_alone import serve_alone
 
     if not options.http:
@@ -137,8 +139,13 @@ def _serve(options: argparse.Namespace) -> int:
             "give --http HOST:PORT to answer your own programs"
         )
     job, party = read_site_files(options)
-    log()
-    tell = lambda text: say(f"{party.name}: {text}")  # noqa: E731
+    log(options)
+
+    def tell(text: str) -> None:
+        say(f"{party.name}: {text}")
+        if in_json(options):
+            said(text)
+
     serve_alone(job, party, options.http, tell, public=options.public, version=options.version)
     return 0
 

@@ -45,6 +45,11 @@ def serve_people(options: argparse.Namespace) -> int:
         return 0
     if options.public:
         raise OptionError("--public says where HTTP may be served; give --http HOST:PORT too, or leave it out")
+    if job.holders == (party.name,):
+        raise OptionError(
+            f"{party.name!r} is the only label holder, so nobody else asks for scores; use `colonnade predict`, or "
+            "give --http HOST:PORT to answer your own programs"
+        )
     asker = options.asker or job.holders[0]
     if asker not in job.holders or asker == party.name:
         raise OptionError(

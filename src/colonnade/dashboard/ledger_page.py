@@ -60,9 +60,8 @@ def _words(records: PartyRecords, ledger: LedgerState) -> Html:
         f"; the last {unsealed:,} lines are of a run that goes on or was broken off, and not sealed" if unsealed else ""
     )
     grown = " It has grown since, and is verified again." if ledger.busy else ""
-    whole = (
-        f"{records.party.ledger.name}: {report.lines:,} lines of {report.runs:,} runs, all as they were written{note}."
-    )
+    runs = "1 run" if report.runs == 1 else f"{report.runs:,} runs"
+    whole = f"{records.party.ledger.name}: {report.lines:,} lines of {runs}, all as they were written{note}."
     return element("span", whole, " Verified at ", clock_time(ledger.at), f".{grown}")
 
 

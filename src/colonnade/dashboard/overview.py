@@ -93,7 +93,9 @@ def _figures(
             found.append(tile(number(value), name))
     else:
         found.append(tile("none", "version in use"))
-    found.append(tile(f"{len(runs):,}", "runs kept", f"{len(versions):,} versions"))
+    found.append(
+        tile(f"{len(runs):,}", "runs kept", "1 version" if len(versions) == 1 else f"{len(versions):,} versions")
+    )
     if ledger.report is not None:
         left = sum(ledger.report.bytes_by_kind.values())
         found.append(tile(links.to(size(left), "ledger"), "left in all", ledger_mark(ledger)))

@@ -20,6 +20,7 @@ _ELSEWHERE = {
     "decision": "is for models over columns; remove this table",
     "answers": "is for scores that are asked for, and a site scores by itself; remove this table",
     "engine": "is for models over columns; remove this table",
+    "watch": "follows runs over columns; remove this table, history.json beside the model has how training went",
     "audit": "records what a party sees of a model over columns; remove this table",
     "listen_serving": "is where a model is used with others, and a site uses its own by itself; remove it",
 }

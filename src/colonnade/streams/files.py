@@ -106,7 +106,9 @@ def _of_machine(settings: Settings, given: Sequence[str]) -> list[str]:
             continue
         found = sorted(one for one in matches(str(path), recursive=True) if Path(one).is_file())
         if not found:
-            raise settings.error("source", f"no file is like {text!r} in {str(path.parent)!r}", DataError)
+            raise settings.error(
+                "source", f"no file is like {text!r} in {str(path.parent)!r}; give a pattern that files fit", DataError
+            )
         paths += found
     return paths
 

@@ -34,7 +34,7 @@ _BESIDE, _PER_ROW = 300 * 10**6, 64
 
 
 def _size(text: str) -> str | None:
-    return None if _SIZE.fullmatch(text) else 'must be a size such as "500MB" or "16GB"'
+    return None if _SIZE.fullmatch(text) else f'must be a size such as "500MB" or "16GB", got {text!r}'
 
 
 def _address(text: str) -> str | None:
