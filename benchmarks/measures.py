@@ -33,7 +33,7 @@ from many_parties import many_parties
 from network import long_messages, mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
-from scale_curves import scale_curves
+from scale_curves import next_decade, scale_curves
 from scale_pass import scale_pass
 from sealed import sealed
 from served import alignment_served
@@ -201,4 +201,4 @@ MEASURES = (
     dashboard,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
-ON_REQUEST = (beyond_memory, engines, scale_curves)
+ON_REQUEST = (beyond_memory, engines, scale_curves, next_decade)

@@ -2,6 +2,7 @@
 
     python benchmarks/scale_curves.py            # all curves, as `docs/scale.md` shows them; half an hour
     python benchmarks/scale_curves.py newton     # those of one way
+    python benchmarks/run.py --only next_decade  # ten times the rows, for ways with a large fixed part
 
 Every point is a new interpreter with a simulation of all parties: the CPU seconds of all of them together, so that
 other work on the machine does not count; bytes that leave a party; and peak memory, the tables of all parties too,
@@ -52,6 +53,8 @@ WAYS = {
     "sealed": Way(tuple(n // 10 for n in DECADE), (5, 10, 20), rounds=2),
     "alignment": Way(tuple(n // 4 for n in DECADE)),
 }
+
+NEXT = ("kernels", "alignment", "trees", "sealed")
 
 
 @dataclass(frozen=True)
@@ -223,6 +226,16 @@ def of_way(way: str, *, quick: bool = False) -> Rows:
 def scale_curves(quick: bool) -> Rows:
     """How CPU, bytes and memory grow with rows, columns and parties, for each way of training and for alignment."""
     return [line for way in (("newton", "alignment") if quick else WAYS) for line in of_way(way, quick=quick)]
+
+
+def next_decade(quick: bool) -> Rows:
+    """The next decade of rows, of ways whose fixed part is still most of a run at the first."""
+    found: Rows = []
+    for way in ("alignment",) if quick else NEXT:
+        plan = WAYS[way]
+        rows = (FEW, 2 * FEW) if quick else tuple(10 * one for one in plan.rows)
+        found += curves(way, [measured(way, one, 3 if quick else COLUMNS) for one in rows], "rows", plan.rounds)
+    return found
 
 
 if __name__ == "__main__":

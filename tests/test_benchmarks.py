@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent
 
 def script(name):
     spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
+    # By its name in sys.modules, where dataclasses look for the words of their annotations.
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

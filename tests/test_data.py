@@ -869,10 +869,11 @@ def test_every_example_of_the_page_is_allowed():
     examples = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     whole = Section(Key("data", SECTION), Key("prepare", preparation.SECTION))
     tables = [toml.parse(example.encode(), whole, "data.md") for example in examples]
-    assert len(tables) == 3
-    names = [name for name in tables[2]["prepare"] if name != "default"]
+    assert len(tables) == 4
+    prepare = next(table["prepare"] for table in tables if table["prepare"] is not None)
+    names = [name for name in prepare if name != "default"]
     words = {"city": ["Berlin", "Bonn"], "joined": ["01.02.2025", "31.12.2026"]}
     made = {name: Texts(np.arange(40, dtype=np.int32) % 2, np.array(words[name], dtype=object)) if name in words
             else Numbers(np.arange(40.0)) for name in names}  # fmt: skip
-    prepared = preparation.fit(Table("customers.csv", made), tables[2]["prepare"])
+    prepared = preparation.fit(Table("customers.csv", made), prepare)
     assert prepared.names == ("income", "debts", "debts=(missing)", "city=Bonn", "joined")

@@ -303,8 +303,9 @@ class NewtonParty:
         touched = sum(session.block.touched(rows) for _, rows in self.chosen)
         await self.net.work(2 * touched, "backward")
         # 2. Every party makes its direction, as long as the ring allows.
-        new, scores, largest = self._fitting(self._direction(epoch, signals, curvatures))
+        direction = self._direction(epoch, signals, curvatures)
         del signals, curvatures  # as many numbers as there are rows, and no longer needed
+        new, scores, largest = self._fitting(direction)
         await self.net.work(touched * self.pieces, "forward")
         # 3. The scores of all directions are summed at the label holders.
         if self.part < 1.0:

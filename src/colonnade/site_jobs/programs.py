@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.engine.kept import Keeper
-from colonnade.errors import DataError, ProtocolError
+from colonnade.errors import DataError, InputError, ProtocolError
 from colonnade.horizontal.conduct import Result, ServerJob, conduct
 from colonnade.horizontal.gathering import step_of
 from colonnade.horizontal.messages import model_from_value
@@ -79,8 +79,16 @@ async def ask(
     desk = SiteDesk(net, job, seat, digest, tell, witness)
     await desk.everybody()
     kept = _kept(keeper, desk)
-    agreed, run, said, desk.serial = (await _agreement(desk, job), None, [], desk.serial) if kept is None else kept
-    if kept is not None:
+    run: Any = None
+    said: tuple[Any, ...] = ()
+    if kept is None:
+        try:
+            agreed = await _agreement(desk, job)
+        except InputError as error:  # about names of columns and classes: every site is told what can't be agreed on
+            await desk.refuse_all(str(error))
+            raise
+    else:
+        agreed, run, said, desk.serial = kept
         net.report(("resumed", run[6]))
     await desk.agree(agreed)
     learned = LearnedPreparation.from_arrays({"preparation": np.array(agreed.preparation)})
@@ -102,9 +110,8 @@ async def ask(
             saved[0] += 1
             keeper.save(saved[0], (_introductions(desk), agreed.as_value(), value, tuple(records), desk.serial))
 
-    conducting = conduct(
-        plan, model_from_value(plan.model, network, "the server"), say, kept=run, keep=keep
-    )  # functions of one's own are no part of a job
+    model = model_from_value(plan.model, network, "the server")
+    conducting = conduct(plan, model, say, kept=run, keep=keep)  # functions of one's own are no part of a job
     task = next(conducting)
     while True:
         heard = await desk.sum(task)

@@ -77,6 +77,8 @@ class SiteDesk:
                     missing[0],
                     INTRODUCTION,
                 )
+            for name in missing:
+                await self._meet(name)
             found = await self._net.recv_within(missing[0], INTRODUCTION, min(left, self._wait))
             if found:
                 self.introduced[missing[0]] = Introduction.from_value(found[0], missing[0])
@@ -109,14 +111,18 @@ class SiteDesk:
                 self._left |= {name} if _is_done(newer[0]) else set()
             if found and await self._welcome(name, found[0]):
                 back.append(name)
-            if self._witness is None or name in self._left:
-                continue
-            try:
-                if came := await self._net.recv_within(name, _HEAD, 0):
-                    await self._witness.meet_again(self._net, name, came[0], self._wait)
-            except (LedgerError, ProtocolError) as error:
-                await self._refuse(name, str(error))
+            await self._meet(name)
         return back
+
+    async def _meet(self, name: str) -> None:
+        """Compare ledgers with a site that comes again, if it is one; what it says at its end is not looked at here."""
+        if self._witness is None or name in self._left:
+            return
+        try:
+            if came := await self._net.recv_within(name, _HEAD, 0):
+                await self._witness.meet_again(self._net, name, came[0], self._wait)
+        except (LedgerError, ProtocolError) as error:
+            await self._refuse(name, str(error))
 
     async def _welcome(self, name: str, told: Any) -> bool:
         known = self.introduced[name]
@@ -138,6 +144,11 @@ class SiteDesk:
             self._tell(f"{name} is back and takes part again")
         self.away.discard(name)
         return True
+
+    async def refuse_all(self, why: str) -> None:
+        """Tell all sites why there will be no run."""
+        for name in self._others:
+            await self._net.send(name, INSTRUCTION, (REFUSED, 0, why[:900]))
 
     async def _refuse(self, name: str, why: str) -> None:
         self._tell(f"{name} is not taken in again: {why}")
