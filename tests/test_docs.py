@@ -65,6 +65,12 @@ def test_where_is_what_names_files_and_rooms_that_exist():
     assert rooms == {path.parent.name for path in source.glob("*/__init__.py")}
 
 
+def test_guarantees_name_tests_that_exist():
+    named = re.findall(r"`((?:contracts/)?test_\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(named) > 100
+    assert not [name for name in named if not (ROOT / "tests" / f"{name}.py").is_file()]
+
+
 def test_every_reproduction_has_a_page_and_every_page_a_reproduction():
     from reproductions import REPRODUCTIONS
 
