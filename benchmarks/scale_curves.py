@@ -187,7 +187,8 @@ def fixed_and_each(rows: Sequence[float], points: Sequence[Point]) -> str:
         ("bytes", 1.0, [float(one.most) for one in points]),
         ("memory", 1.0, [float(one.peak) for one in points]),
     ):
-        each = np.stack([np.ones(len(rows)), np.array(rows)], axis=1) / np.array(found)[:, None]
+        known = np.maximum(found, 1e-9)  # few rows may take no memory that was not there before
+        each = np.stack([np.ones(len(rows)), np.array(rows)], axis=1) / known[:, None]
         (fixed, slope), _ = nnls(each, np.ones(len(rows)))
         words.append(
             f"{name} {fixed:.2f} s + {slope / unit:.3g} µs"

@@ -63,6 +63,8 @@ def test_curves_of_scale_have_exponents_and_a_cost_model():
         "CPU 0.00 s + 0.005 µs, bytes 0.0 MB + 8, memory 0.0 MB + 80 a row"
     )
     assert "bytes 1.00" in module.curves("newton", points[::2], "rows", 1)[-1][1]
+    nothing = [module.Point(n, 1, 2, 0.0, 8 * n, 8.0 * n, 0) for n in (10, 100)]
+    assert "memory 0.0 MB + 0 a row" in module.fixed_and_each([10.0, 100.0], nothing)
 
 
 def test_a_walk_takes_each_function_once_and_no_import():
