@@ -142,6 +142,12 @@ def test_an_unknown_command_is_refused(capsys):
     assert "invalid choice: 'fly'" in capsys.readouterr().err
 
 
+def test_a_report_needs_the_name_of_a_file(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "loans"), "--parties", "bank,shop"]) == 0
+    assert main(["report", str(tmp_path / "loans/job.toml"), "--as", "bank", "--out", str(tmp_path)]) == 1
+    assert "is a folder; give the name of a file in it" in capsys.readouterr().err
+
+
 def test_the_only_label_holder_is_told_whom_its_service_would_be_for(tmp_path, capsys):
     assert main(["init", str(tmp_path / "loans"), "--parties", "bank,shop"]) == 0
     assert main(["serve", str(tmp_path / "loans/job.toml"), "--as", "bank"]) == 1

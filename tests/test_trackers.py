@@ -6,6 +6,7 @@ MLflow brings many packages, so that its tests are skipped where it is not insta
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 import threading
@@ -142,6 +143,19 @@ def test_a_model_that_was_loaded_has_nothing_to_tell(tmp_path):
         record(cn.load(tmp_path / "model"), tensorboard=tmp_path / "tb")
     with pytest.raises(OptionError, match="record tells nobody; name a tracker"):
         record(fitted())
+
+
+def test_what_can_t_be_recorded_is_refused_in_a_sentence(tmp_path):
+    with pytest.raises(OptionError, match=r"record takes a fitted model, got str"):
+        record("a fit", tensorboard=tmp_path / "tb")
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OptionError, match=r"tensorboard could not be told: .*file"):
+        record(fitted(), tensorboard=tmp_path / "file" / "tb")
+
+
+def test_a_fit_s_folder_has_a_name_without_a_loose_end(tmp_path):
+    record(fitted(), tensorboard=tmp_path, name="loans")
+    assert all(re.fullmatch(r"loans-\w+-\d{8}T\d{6}Z", one.name) for one in tmp_path.iterdir())
 
 
 def test_the_seed_is_nobody_else_s_business():

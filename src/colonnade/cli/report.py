@@ -34,6 +34,8 @@ def write_page(options: argparse.Namespace, job: Job, party: PartyFile) -> tuple
 
     if options.out is not None and not options.out.parent.is_dir():
         raise OptionError(f"--out {str(options.out)!r} is in a folder that is not there; make it first")
+    if options.out is not None and options.out.is_dir():
+        raise OptionError(f"--out {str(options.out)!r} is a folder; give the name of a file in it")
     if options.later is not None and not options.later.is_file():
         raise OptionError(f"--later {str(options.later)!r} is no file; give one with id, score and label")
     page = page_of(gather(job, party, options.version, options.later, options.threshold)).encode()

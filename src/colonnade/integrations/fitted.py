@@ -50,6 +50,10 @@ def record(
     name : str
         Of MLflow's experiment, and what runs are called.
     """
+    from colonnade.estimators.base import Estimator
+
+    if not isinstance(model, Estimator):
+        raise OptionError(f"record takes a fitted model, got {type(model).__name__}")
     keys = WatchKeys(
         tracking_uri(mlflow, Path.cwd()), None if tensorboard is None else Path(tensorboard).absolute(), otel
     )
@@ -65,7 +69,7 @@ def record(
                 for event in events:
                     writer.take(event)
                 writer.flush()
-            except WriterFailed as error:
+            except (WriterFailed, OSError) as error:
                 raise OptionError(f"{system} could not be told: {error}") from None
 
 

@@ -59,8 +59,9 @@ class TensorboardFile:
         from tensorboardX import SummaryWriter
 
         when = datetime.fromtimestamp(event.at, UTC).strftime("%Y%m%dT%H%M%SZ")
+        run = str(event.data.get("run", ""))[:4]
         told = [str(event.data[key]) for key in ("job", "party") if event.data.get(key)]
-        self.path = self._folder / "-".join([*told, when, str(event.data.get("run", ""))[:4]])
+        self.path = self._folder / "-".join([*told, when, *([run] if run else [])])
         private_files.make_folder(self.path)
         self._file = SummaryWriter(str(self.path))
         self._text("job", self._facts, event.at)
