@@ -148,6 +148,16 @@ def test_a_report_needs_the_name_of_a_file(tmp_path, capsys):
     assert "is a folder; give the name of a file in it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["--parties", "--sites"])
+def test_a_run_without_its_data_waits_for_nobody(tmp_path, capsys, kind):
+    assert main(["init", str(tmp_path / "loans"), kind, "bank,shop,clinic"]) == 0
+    assert main(["run", str(tmp_path / "loans/job.toml"), "--as", "shop"]) == 1
+    said = capsys.readouterr()
+    assert "waiting" not in said.out
+    assert "key data.source: the file" in said.err
+    assert "is not there" in said.err
+
+
 def test_the_only_label_holder_is_told_whom_its_service_would_be_for(tmp_path, capsys):
     assert main(["init", str(tmp_path / "loans"), "--parties", "bank,shop"]) == 0
     assert main(["serve", str(tmp_path / "loans/job.toml"), "--as", "bank"]) == 1

@@ -44,6 +44,7 @@ from colonnade.service.keeping import keep_version, kept_by, kept_record, tags_f
 from colonnade.service.start import Start, same_start, starting
 from colonnade.service.table_source import TableSource, column_names, sources
 from colonnade.service.training import take_part
+from colonnade.streams.files import check_there
 from colonnade.versions.version import Version
 
 
@@ -105,6 +106,7 @@ def run_job(
     beginning of the id of a version to start from, instead of from zero; all parties have to give the same.
     """
     check_allowed(job, party)
+    check_there(party.data)
     first, job = starting(job, party, start)
     events = RunEvents(watchers, metrics.metric_name(loss(job.loss)))
     with events.run(_facts(job, party)):

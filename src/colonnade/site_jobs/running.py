@@ -25,6 +25,7 @@ from colonnade.site_jobs.programs import Ended, answer, ask
 from colonnade.site_jobs.seat import Seat
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.site_jobs.site_rows import network_of, seat_of
+from colonnade.streams.files import check_there
 from colonnade.versions.version import Version
 
 _BEFORE_AGAIN = 1.0  # seconds
@@ -54,6 +55,8 @@ def run_sites(
     A site that loses the line to who asks joins anew, for as long as `patience` lets it wait.
     """
     check_sites_allowed(job, party)
+    if party.name in job.sites:
+        check_there(party.data)
     history = History(METRICS["classes"], job.algorithm.rounds or 0, verbose)
     credentials = certificates.load(party.certificates, party.name)
     digest = RunTerms.of(job.parties, job.agreed).digest

@@ -48,6 +48,15 @@ def several(settings: Settings, source: Path | None = None) -> bool:
     return given is not None and (_AWAY in given or (_has_pattern(given) and not (_at(settings, given)).is_file()))
 
 
+def check_there(settings: Settings) -> None:
+    """Refuse files of this machine that are not there, before anybody is waited for; nothing in them is read."""
+    named = settings["source"]
+    if named is None or settings["sql"] is not None:
+        return
+    if not any(_AWAY in one for one in (named if isinstance(named, list) else [named])):
+        source_files(settings)
+
+
 def source_files(settings: Settings, source: Path | None = None) -> SourceFiles:
     """Return the files that a source names, or refuse it."""
     named = settings["source"] if source is None else str(source)
