@@ -161,6 +161,7 @@ def test_a_folder_that_others_may_look_into_is_named_before_a_run(tmp_path, caps
     assert main(["init", str(tmp_path / "loans"), "--parties", "bank,shop"]) == 0
     folder = tmp_path / "loans" / "bank-files"
     folder.mkdir(mode=0o755)
+    (tmp_path / "loans" / "bank.csv").write_text("id,label\n")
     job = str(tmp_path / "loans" / "job.toml")
     assert main(["run", job, "--as", "bank"]) == 1
     assert f"has mode 755, with which others than its owner can use it; allowed is 700: chmod 700 {folder}" in (
