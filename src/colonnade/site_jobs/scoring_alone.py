@@ -18,11 +18,12 @@ from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.score_file import Scores
 from colonnade.service.in_use import judge
-from colonnade.service.serving import answers, outputs
+from colonnade.service.serving import answers, metrics_token, outputs, trained_at
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.site_jobs.site_rows import network_of
 from colonnade.streams.loading import load
 from colonnade.tables.table import Table
+from colonnade.versions.identity import short
 
 Array = npt.NDArray[Any]
 
@@ -76,16 +77,18 @@ def serve_alone(
     if party.name not in job.sites:
         raise OptionError(f"{party.name!r} brings no rows, so it has none to score; serve HTTP at a site")
     part = model_file.load(party.folder, party.name, version)
-    server = Server(address, token_in(party.folder / "http.token"), part.prepared, beside={}, public=public)
+    server = Server(
+        address, token_in(party.folder / "http.token"), part.prepared, metrics_token=metrics_token(party), public=public
+    )
 
     def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
         if rows is None:
             raise DataError("a site's model knows no ids; send the features of the people to score")
-        judge(party, part, rows, tell)
+        judge(party, part, rows, tell, keep=False)
         columns = outputs(job, part, scores_of(part, party, rows), party.answers)
         return answers(Scores(ids, np.ones(len(ids), dtype=bool), columns))
 
-    server.score = score
+    server.joined(score, 0, short(part.training), trained_at(part))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
     try:
