@@ -188,7 +188,9 @@ def test_a_link_lets_one_browser_in_and_no_other(fresh, opened):
     assert site.ask(f"{site.base}/")[0] == 403
 
 
-@pytest.mark.parametrize("other", ["consent", 'seen={"a": [1, 2]}', "colonnade=x", "path=/", "a=;;b", 'x="\\"', "\xe9=\xe9"])
+@pytest.mark.parametrize(
+    "other", ["consent", 'seen={"a": [1, 2]}', "colonnade=x", "path=/", "a=;;b", 'x="\\"', "\xe9=\xe9"]
+)
 def test_cookies_of_whatever_else_is_on_this_machine_shut_nobody_out(fresh, opened, other):
     """A browser sends those of every port of 127.0.0.1, in the order in which it likes them."""
     site = opened(fresh)

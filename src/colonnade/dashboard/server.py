@@ -105,7 +105,16 @@ def _named(name: str) -> str:
 
 
 # What reading a party's files may raise: they are its own, and may be damaged, or of a moment ago, all the same.
-_UNREADABLE = (ColonnadeError, OSError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+_UNREADABLE = (
+    ColonnadeError,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
 
 
 def _why(error: Exception) -> str:

@@ -29,6 +29,7 @@ Say = Callable[[tuple[Any, ...]], None]
 
 # The penalty c_j grows until every slack of the approximate problem is below this.
 VANISHED = 1e-3
+_ROUNDING = 1e-6  # of a sum of shares; one site's is exact to 7e-12
 _MOST_SKIPPED = 5  # rounds in a row that may have too few answers
 
 
@@ -317,8 +318,11 @@ def _evaluate(run: _Run) -> Generator[Task, Heard, None]:
     means = [float(value / weight) if weight else math.nan for weight, value in measured.reshape(-1, 2)]
     means += [average_of(function, w).cost for function in run.own]
     weight, cost, right = (float(v) for v in of_all[:3])
-    if not weight > 0:
-        raise _unfit(f"{weight:g} of all rows")
+    for rows, correct in ((weight, right), (float(of_all[3]), float(of_all[5]))):
+        if min(rows, correct) < -_ROUNDING or correct > rows + _ROUNDING:
+            raise _unfit(f"a share of {rows:g} of all rows, of which {correct:g} are right")
+    if not weight:
+        raise _unfit("no share of all rows")
     run.costs = tuple(each.value(means, w) for each in run.problem.constraints) or (cost / weight,)
     record = [run.records, run.round, run.round, cost / weight, right / weight]
     if of_all[3]:

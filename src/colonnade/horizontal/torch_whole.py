@@ -108,9 +108,7 @@ class TorchModule:
             with self._torch.no_grad(), self._torch.random.fork_rng(devices=[]):
                 found = self._forward(np.zeros((2, features)))
         except Exception as error:
-            raise OptionError(
-                f"network takes no rows of {features} columns: {type(error).__name__}: {error}"
-            ) from None
+            raise OptionError(f"network takes no rows of {features} columns: {type(error).__name__}: {error}") from None
         if not isinstance(found, self._torch.Tensor) or tuple(found.shape) != (2, classes):
             shape = tuple(found.shape) if isinstance(found, self._torch.Tensor) else type(found).__name__
             raise OptionError(

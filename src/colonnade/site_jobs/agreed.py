@@ -90,7 +90,9 @@ def _is_column(value: Any) -> bool:
         return False
     name, kind, levels = value
     same = type(levels) is tuple and len(levels) <= MOST_LEVELS and {type(one) for one in levels} in SAME
-    return type(name) is str and _is_kind(kind) and same and all(type(one) is str or math.isfinite(one) for one in levels)
+    return (
+        type(name) is str and _is_kind(kind) and same and all(type(one) is str or math.isfinite(one) for one in levels)
+    )
 
 
 def _is_kind(value: Any) -> bool:
