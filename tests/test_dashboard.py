@@ -363,17 +363,6 @@ def test_nor_is_a_report_in_it(folder, opened):
     assert (status, "has mode 777" in text) == (404, True)
 
 
-@pytest.mark.parametrize("metrics", ['{"auc": "high"}', '{"auc": 1e999}', "7", "[]"])
-def test_a_report_beside_a_damaged_version_is_answered_with_a_sentence(folder, opened, metrics):
-    assert main(["report", str(folder / "job.toml"), "--as", "bank"]) == 0
-    site = opened(folder)
-    version = site.records.versions()[0].version
-    path = version.folder / "version.json"
-    path.write_text(re.sub(r'"metrics": \{[^}]*\}', f'"metrics": {metrics}', path.read_text()))
-    for address in ("", f"versions/{version.training}", f"versions/{version.training}/report", "compare"):
-        assert site.ask(f"{site.base}/{address}")[0] in (200, 404)
-
-
 def test_letters_that_are_none_are_shown_as_something_else(fresh, opened):
     """An error may name a file whose name is no text, and Python writes such letters only with a mark."""
     site = opened(fresh)
@@ -384,7 +373,14 @@ def test_letters_that_are_none_are_shown_as_something_else(fresh, opened):
         assert "r?sum?.csv" in Strict(site.page(address)).text
 
 
-def test_a_ledger_that_holds_something_else_is_said(folder, opened, monkeypatch):
+def test_a_seal_that_holds_something_else_is_said(folder, opened):
+    seal = folder / "bank-files" / "ledger.jsonl.seal"
+    seal.write_text(json.dumps({**json.loads(seal.read_text()), "lines": float("inf")}))
+    state = opened(folder).records.ledger(wait=60)
+    assert (state.busy, "can't be read (OverflowError)" in state.trouble) == (False, True)
+
+
+def test_a_ledger_that_raises_is_said(folder, opened, monkeypatch):
     def verify(*_, **__):
         raise OverflowError("cannot convert float infinity to integer")
 

@@ -146,7 +146,8 @@ class SiteWork(Answering):
             )
         if not (np.isfinite(totals).all() and (totals >= 0).all() and totals[-2] > 0):
             raise ProtocolError(
-                f"the server tells site {name!r} counts of rows that no rows have; have all use one version of colonnade"
+                f"the server tells site {name!r} counts of rows that no rows have; use one version of colonnade "
+                f"everywhere"
             )
         found = self.step(int(content[0]), w, totals) if kind == "step" else self.evaluate(w, totals)
         return Ring(self.sites).encode(found, name)

@@ -84,9 +84,9 @@ def part_onnx(part: LinearPart, names: list[str], beside: Mapping[str, str] = Ma
         terms.append(_term(graph, term))
     if not terms:
         raise OptionError(f"{part.party!r} has no columns in this model, so there is nothing to export")
-    for role, column in beside.items():
-        inputs.append(onnx.helper.make_tensor_value_info(column, kinds.DOUBLE, ["rows", 1]))
-        terms.append(column if role == "offset" else graph.node("Log", column))
+    for role, name in beside.items():
+        inputs.append(onnx.helper.make_tensor_value_info(name, kinds.DOUBLE, ["rows", 1]))
+        terms.append(name if role == "offset" else graph.node("Log", name))
     total = graph.node("Sum", *terms) if len(terms) > 1 else terms[0]
     total = graph.node("Add", total, graph.constant(part.intercept[None, :]))
     graph.nodes.append(onnx.helper.make_node("Identity", [total], [OUTPUT]))
