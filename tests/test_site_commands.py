@@ -206,6 +206,22 @@ def test_a_site_that_is_killed_takes_part_again(folder):
     assert len({part.state[0].tobytes() for part in parts(folder).values()}) == 1
 
 
+def test_a_site_that_is_stopped_by_its_owner_says_so_and_takes_part_again(folder):
+    change(folder / "job.toml", ("rounds = 12", "rounds = 150"))
+    change(folder / "job.toml", ("minimum_sites = 3", "minimum_sites = 2"))
+    change(folder / "job.toml", ("disclosed = [", 'disclosed = [\n  "sums of a single site",'))
+    change(folder / "job.toml", ("# wait = 8", "wait = 1"))
+    started = {name: start(folder, name) for name in ALL}
+    wait_for_round(folder, 10)
+    started["clinic-b"].send_signal(signal.SIGINT)
+    said, _ = started["clinic-b"].communicate(timeout=LIMIT)
+    assert started.pop("clinic-b").returncode == 130
+    assert "clinic-b was stopped here, and nobody else; the same command takes part in the run again" in said
+    started["clinic-b"] = start(folder, "clinic-b")
+    ends_well(started)
+    assert len({part.state[0].tobytes() for part in parts(folder).values()}) == 1
+
+
 def test_a_killed_hub_goes_on_to_the_same_bits(folder):
     change(folder / "job.toml", ("rounds = 12", "rounds = 40"))
     started = {name: start(folder, name) for name in ALL}

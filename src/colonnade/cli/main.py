@@ -70,11 +70,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _is_site(options: argparse.Namespace) -> bool:
+    """Return whether a run goes on without whoever was stopped: a site's, of a job between sites, but not who asks."""
+    from colonnade.cli.sites import is_site_job
+
+    if not is_site_job(options.job):
+        return False
+    from colonnade.site_jobs.site_job_file import read_site_job
+
+    try:
+        return read_site_job(options.job).server != options.party
+    except (ColonnadeError, OSError):
+        return False
+
+
 def _stopped(options: argparse.Namespace) -> str:
     """Return who was stopped by whoever interrupted a command."""
     party = getattr(options, "party", None)
     if options.command == "demo":
         return "all three organisations of the demo were stopped"
+    if options.command == "run" and party and _is_site(options):
+        return f"{party} was stopped here, and nobody else; the same command takes part in the run again"
     if options.command == "run" and party:
         return (
             f"{party} was stopped here, and nobody else; its partners hear of it and end too, and the same commands go "
