@@ -172,7 +172,8 @@ def test_a_command_that_a_script_put_behind_it_ends_by_sigterm():
     """A shell starts such a command with Ctrl-C ignored; service managers and `kill` end it all the same."""
     program = (
         "import os, signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-        "from colonnade.cli.terminal import log; log(); os.kill(os.getpid(), signal.SIGTERM); time.sleep(5); print('it goes on')"
+        "from colonnade.cli.terminal import log; log(); "
+        "os.kill(os.getpid(), signal.SIGTERM); time.sleep(5); print('it goes on')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert "KeyboardInterrupt" in done.stderr
