@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import commands
-from colonnade.cli import sites
+from colonnade.cli import training
 from colonnade.cli.main import main
 from colonnade.errors import ColonnadeError
 from colonnade.jobs import model_file
@@ -115,31 +115,27 @@ def wait_for_round(folder, number):
     raise AssertionError("the run did not get there")
 
 
-def test_init_names_no_command_that_refuses_sites(tmp_path, capsys):
+def test_init_says_what_to_do_next(tmp_path, capsys):
     assert main(["init", str(tmp_path / "trial"), "--sites", ",".join(CLINICS)]) == 0
     said = capsys.readouterr().out
     assert "colonnade run" in said
-    assert "dashboard" not in said
-
-
-def test_a_site_has_no_table_of_watchers(folder, capsys):
-    change(folder / "clinic-a.toml", ("[policy]", '[watch]\ntensorboard = "tb"\n\n[policy]'))
-    assert main(["check", str(folder / "job.toml"), "--as", "clinic-a"]) == 1
-    assert "key watch: follows runs over columns; remove this table" in capsys.readouterr().err
+    assert f"to look on: colonnade dashboard {tmp_path / 'trial'} --as " in said
 
 
 def test_logs_of_a_site_are_json_where_that_is_asked_for(folder, monkeypatch, capsys):
-    asked, bars = [], []
+    asked, bars, followed = [], [], []
 
-    def run(job, party, *, verbose, tell):
+    def run(job, party, *, verbose, tell, watchers):
         bars.append(verbose)
+        followed.append([getattr(one, "__name__", type(one).__name__) for one in watchers])
         raise ColonnadeError("the line broke")
 
-    monkeypatch.setattr(sites, "log", lambda options: asked.append(options.log))
+    monkeypatch.setattr(training, "log", lambda options: asked.append(options.log))
     monkeypatch.setattr(running, "run_sites", run)
     for form in ("text", "json"):
         assert main(["run", str(folder / "job.toml"), "--as", "clinic-a", "--log", form]) == 1
     assert (asked, bars) == (["text", "json"], [1, 0])
+    assert followed == [["EventFile"], ["EventFile", "follow_in_log"]]
     last = capsys.readouterr().err.splitlines()[-1]
     assert json.loads(last)["message"] == "the line broke"
 

@@ -243,8 +243,8 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
             return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added), party.answers)))
 
         net.spawn(watch())
-        about = (len(net.names) - 1, short(part.training), _trained_at(part))
-        server.joined(_counted(score, counts), *about)
+        about = (len(net.names) - 1, short(part.training), trained_at(part))
+        server.joined(counted(score, counts), *about)
         tell(f"the partners are there, version {short(part.training)}")
         try:
             await ended
@@ -256,7 +256,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         use(job, party, part, party.name, program, read)
 
 
-def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
+def counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
     """Return what answers requests, and counts them."""
 
     def counting(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
@@ -271,7 +271,7 @@ def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) ->
     return counting
 
 
-def _trained_at(part: ModelPart) -> float:
+def trained_at(part: ModelPart) -> float:
     """Return when a version was trained, in seconds of UNIX time; 0 where nobody wrote it down."""
     date = Version.read(part.folder).date if part.training else ""
     return datetime.fromisoformat(date).timestamp() if date else 0.0
