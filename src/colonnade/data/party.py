@@ -17,6 +17,7 @@ from colonnade.data.matrix import (
     is_sparse,
     made_up_names,
     matrix_of,
+    of_arrow,
     places_of,
     where,
 )
@@ -36,10 +37,11 @@ class Party:
     name
         1 to 63 letters, digits, `_`, `-` or `.`, starting with a letter or digit.
     X
-        Rows by columns as a numpy array, a scipy sparse matrix, or a pandas or polars frame. float32 and float64 stay
-        what they are, other numbers become float64; what is sparse becomes CSR. A missing value is NaN, or None or NA
-        in a frame; boosted trees take them, and other models say that they do not. A frame may also have columns of
-        text, categories and dates, which become numbers when a model is fitted.
+        Rows by columns as a numpy array, a scipy sparse matrix, a pandas or polars frame, or an Arrow table, which is
+        taken as a frame. float32 and float64 stay what they are, other numbers become float64; what is sparse becomes
+        CSR. A missing value is NaN, or None or NA in a frame; boosted trees take them, and other models say that they
+        do not. A frame may also have columns of text, categories and dates, which become numbers when a model is
+        fitted.
     y
         One label per row, if this party holds labels; NaN or None where it has no label for a row.
     ids
@@ -114,7 +116,7 @@ class Party:
             raise OptionError(f"party {name!r}: prepare must be {{column: list of steps}}, got {prepare!r}")
         if isinstance(categories, Iterable) and not isinstance(categories, str):
             categories = tuple(categories)
-        self.framed, self.prepare = frame_kind(X) == "pandas", prepare
+        self.framed, self.prepare, X = frame_kind(X) == "pandas", prepare, of_arrow(X)
         self.raw = _raw(name, X, columns, categories, prepare)
         if self.raw is None:
             self._X, self.columns, self.named, self.categories, self.missing = matrix_of(name, X, columns, categories)
@@ -404,6 +406,7 @@ def split(
     list of Party
         The parties in the order of `into`.
     """
+    X = of_arrow(X)
     features = np.shape(X)[1] if not is_sparse(X) else X.shape[1]
     if isinstance(into, Mapping):
         named = {name: list(columns) for name, columns in into.items()}
