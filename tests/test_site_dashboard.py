@@ -46,6 +46,10 @@ def trained(tmp_path_factory):
     with (made / "clinic-b.toml").open("a") as file:
         file.write('\n[watch]\ntensorboard = "tb"\nprometheus = "b.prom"\n')
     write_clinics(made)
+    head, *rows = (made / "clinic-c.csv").read_text().splitlines(keepends=True)
+    for number, part in enumerate((rows[:50], rows[50:])):
+        (made / f"c{number}.csv").write_text(head + "".join(part))
+    change(made / "clinic-c.toml", ('source = "clinic-c.csv"', 'source = "c?.csv"'))
     started = {name: start(made, name) for name in CLINICS}
     said = ends_well(started | {"hub": start(made, "hub", "run", "--log", "json")})
     return made, said
