@@ -33,14 +33,12 @@ def reading(folder, name):
     return job, read_site(folder / f"{name}.toml", job, name)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Three clinics and a hub that have trained; one clinic is followed by two systems, the hub logs JSON."""
-    made = tmp_path_factory.mktemp("sites") / "trial"
+def clinics(made, rounds=ROUNDS):
+    """Three clinics and a hub who can train; one is followed by two systems, another has its rows in two files."""
     assert main(["init", str(made), "--sites", ",".join(CLINICS), "--server", "hub"]) == 0
     (port,) = free_ports(1)
     change(made / "job.toml", ("127.0.0.1:7443", f"127.0.0.1:{port}"), ("hidden = 32", "hidden = 4"))
-    change(made / "job.toml", ("rounds = 100", f"rounds = {ROUNDS}"), ("part = 0.2", "part = 0.0"))
+    change(made / "job.toml", ("rounds = 100", f"rounds = {rounds}"), ("part = 0.2", "part = 0.0"))
     for name in CLINICS:
         change(made / f"{name}.toml", ('label = "label"', 'label = "outcome"\nid = "id"'))
     with (made / "clinic-b.toml").open("a") as file:
@@ -50,6 +48,13 @@ def trained(tmp_path_factory):
     for number, part in enumerate((rows[:50], rows[50:])):
         (made / f"c{number}.csv").write_text(head + "".join(part))
     change(made / "clinic-c.toml", ('source = "clinic-c.csv"', 'source = "c?.csv"'))
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """They have trained, and the hub has logged JSON."""
+    made = clinics(tmp_path_factory.mktemp("sites") / "trial")
     started = {name: start(made, name) for name in CLINICS}
     said = ends_well(started | {"hub": start(made, "hub", "run", "--log", "json")})
     return made, said
