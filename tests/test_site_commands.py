@@ -14,6 +14,8 @@ import commands
 from colonnade.cli import training
 from colonnade.cli.main import main
 from colonnade.errors import ColonnadeError
+from colonnade.events.event_file import events_in, kept
+from colonnade.events.reading import read
 from colonnade.jobs import model_file
 from colonnade.ledger.verify import verify
 from colonnade.remote.signatures import checker, vouched_by
@@ -167,3 +169,8 @@ def test_a_killed_hub_goes_on_to_the_same_bits(folder):
     assert "going on from round" in said["hub"]
     assert all("joining anew" in said[name] for name in CLINICS)
     assert same_as_the_estimator(folder)
+    for name in CLINICS:  # a run that joins anew is one run, and all that left in it is in its end
+        (path,) = kept(events_in(folder / f"{name}-files"))
+        end = read(path)[-1].data
+        lines = (folder / f"{name}-files" / "ledger.jsonl").read_text().splitlines()
+        assert (end["how"], end["sent"]) == ("done", {"hub": sum(json.loads(line).get("bytes", 0) for line in lines)})
