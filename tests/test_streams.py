@@ -127,6 +127,16 @@ def test_ids_that_repeat_across_files_are_refused_or_left_out(folder, tmp_path, 
     assert load(settings_of(folder, **given, duplicates="expand"), home=tmp_path).rows == ROWS + 1000
 
 
+@pytest.mark.parametrize("given", [{"dtype": "float32"}, {"memory": "50MB"}])
+@pytest.mark.parametrize("new", ["new.csv", "new.parquet", "new-*.csv"])
+def test_new_rows_are_where_the_command_is_and_not_beside_the_party_s_file(folder, tmp_path, monkeypatch, given, new):
+    for name in ("new.csv", "new-1.csv", "new.parquet"):
+        (tmp_path / name).write_bytes((folder / f"parts/0.{name.split('.')[1]}").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    settings = settings_of(folder, source="whole.csv" if "csv" in new else "whole.parquet", id="id", label="y", **given)
+    assert load(settings, source=new, labels=False, home=tmp_path).rows == ROWS // 3
+
+
 def test_prepared_columns_on_the_disk_are_those_in_memory(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("colonnade.streams.preparing.needed_memory", lambda *_: 0)
     table = load(settings_of(folder, source="parts/*.parquet", id="id", label="y", memory="100kB"), home=tmp_path)

@@ -49,7 +49,7 @@ def load(
 
     home: the party's folder, in which a scratch may be made.
     """
-    new = None if source is None else Path(source)
+    new = None if source is None else Path(source).absolute()  # as people name it, and not beside the party's file
     streams = settings["dtype"] is not None or settings["memory"] is not None
     if settings["sql"] is None and settings["source"] is None and source is None:
         streams = False
