@@ -15,7 +15,7 @@ from colonnade.alignment import powers, protocol, role
 from colonnade.alignment.protocol import align
 from colonnade.crypto.group import Secret
 from colonnade.data.ids import canonical, digests, pack
-from colonnade.data.party import check_together
+from colonnade.data.together import check_together
 from colonnade.errors import (
     DataError,
     OptionError,

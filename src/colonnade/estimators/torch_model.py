@@ -14,7 +14,8 @@ import numpy.typing as npt
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.blocks.columns import columns_to_value
 from colonnade.data import labels
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_together
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import checked
 from colonnade.engine.torch_session import check_width

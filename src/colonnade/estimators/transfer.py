@@ -14,7 +14,8 @@ from colonnade.blocks.columns import columns_to_value
 from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns
 from colonnade.data.ids import canonical
-from colonnade.data.party import Party, check_names
+from colonnade.data.party import Party
+from colonnade.data.together import check_names
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import checked
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
