@@ -14,7 +14,8 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 import colonnade as cn
 from colonnade.blocks import newton, subspace
-from colonnade.blocks.columns import CsrColumns, DenseColumns
+from colonnade.blocks.csr_columns import CsrColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock
 from colonnade.blocks.subspace import PastDirections

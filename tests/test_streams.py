@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.row_blocks import BLOCK
 from colonnade.blocks.second_order import Judgement
 from colonnade.errors import DataError, TomlError

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fdskl import FDSKL
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.blocks.phases import Kernel
 from colonnade.conventions.probabilities import ProbabilityMixin
 from colonnade.data import labels

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy.typing as npt
 
 from colonnade.algorithms import ALGORITHMS, Algorithm, SealedNewton
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.conventions import preparing
 from colonnade.data import labels
 from colonnade.data.party import Party

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from colonnade.algorithms.split import parted
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.data.party import Party
 from colonnade.engine.torch_session import KEPT
 from colonnade.errors import ColonnadeError, NotFittedError, OptionError

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.data.together import check_together

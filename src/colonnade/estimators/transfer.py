@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES, without_phi
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns
 from colonnade.data.ids import canonical

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.boosting.options import TreeOptions, TreePart
 from colonnade.conventions.probabilities import ProbabilityMixin
 from colonnade.data import labels

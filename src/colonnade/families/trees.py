@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import Columns, columns_from_value
+from colonnade.blocks.column_values import columns_from_value
+from colonnade.blocks.columns import Columns
 from colonnade.blocks.cuts import SpreadColumns
 from colonnade.boosting.derivatives import balanced
 from colonnade.boosting.forest import Forest
