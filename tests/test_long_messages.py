@@ -23,9 +23,8 @@ from colonnade.ledger.lines import digest
 from colonnade.remote import peer_line
 from colonnade.remote.network_net import NetworkNet
 from colonnade.remote.reliable import Reliable
-from colonnade.runtimes import inbox, pieces
-from colonnade.runtimes.endpoint import DATA, END, LONG, MAX_MESSAGE, PIECE
-from colonnade.runtimes.frames import HEAD, FrameReader, pack_message
+from colonnade.runtimes import mailboxes, pieces
+from colonnade.runtimes.frames import DATA, END, HEAD, LONG, MAX_MESSAGE, PIECE, FrameReader, pack_message
 from colonnade.runtimes.pieces import Arriving, Leaving
 from colonnade.runtimes.wire import decode, encode
 from colonnade.service.training import take_part
@@ -279,7 +278,7 @@ def test_a_receiver_whose_line_takes_nothing_is_named(monkeypatch):
 
 def test_a_receiver_that_never_reads_is_named(monkeypatch):
     """It takes the first message and its window, and then asks the sender to wait."""
-    monkeypatch.setattr(inbox, "AHEAD", 1 << 20)
+    monkeypatch.setattr(mailboxes, "AHEAD", 1 << 20)
     monkeypatch.setattr(peer_line, "Reliable", partial(Reliable, 1 << 18))
 
     async def send(net, peer):
@@ -396,7 +395,7 @@ def test_nobody_is_believed_to_move_a_message_for_ever():
 
 def test_two_that_send_before_they_read_do_not_wait_for_each_other(monkeypatch):
     """What waits at both is more than that at which a sender is asked to wait."""
-    monkeypatch.setattr(inbox, "AHEAD", 1 << 14)
+    monkeypatch.setattr(mailboxes, "AHEAD", 1 << 14)
     small_window(monkeypatch)
 
     async def exchange(net, peer):

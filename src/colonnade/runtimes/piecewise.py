@@ -18,8 +18,19 @@ from typing import Any
 
 from colonnade.errors import PartySilent, ProtocolError, RunFailed
 from colonnade.runtimes import pieces
-from colonnade.runtimes.endpoint import ABORT, BYE, DATA, END, GIVE_UP_AT, LONG, PIECE, SILENT, Endpoint, check_size
-from colonnade.runtimes.frames import pack_message, unpack_head, unpack_message
+from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, Endpoint
+from colonnade.runtimes.frames import (
+    ABORT,
+    BYE,
+    DATA,
+    END,
+    LONG,
+    PIECE,
+    check_size,
+    pack_message,
+    unpack_head,
+    unpack_message,
+)
 from colonnade.runtimes.net import Promise
 from colonnade.runtimes.wire import Value
 
