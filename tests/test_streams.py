@@ -268,6 +268,17 @@ def test_files_that_differ_are_refused_by_file_and_column(tmp_path, ending, colu
         load(settings_of(tmp_path, source=f"*.{ending}", id="id"))
 
 
+def test_ids_that_lose_digits_beside_another_files_floats_are_refused(tmp_path):
+    """DuckDB reads whole numbers and floats of 32 bits together as floats of 32 bits."""
+    con = duckdb.connect()
+    con.execute(f"COPY (SELECT 16777217 AS id, 1.5 AS a) TO '{tmp_path}/1.parquet'")
+    con.execute(f"COPY (SELECT 7::FLOAT AS id, 2.5 AS a) TO '{tmp_path}/2.parquet'")
+    with pytest.raises(DataError, match="ids must be whole numbers or text"):
+        load(settings_of(tmp_path, source="*.parquet", id="id"))
+    con.execute(f"COPY (SELECT 5 AS id, 1.5 AS a) TO '{tmp_path}/1.parquet'")
+    assert load(settings_of(tmp_path, source="*.parquet", id="id")).ids.tolist() == [5, 7]
+
+
 def test_files_may_have_more_columns_than_are_named(tmp_path):
     con = duckdb.connect()
     con.execute(f"COPY (SELECT 1.5 AS a, 2 AS z FROM range(3)) TO '{tmp_path}/1.parquet'")
@@ -358,3 +369,56 @@ def test_rows_on_the_disk_take_no_memory(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, capture_output=True, text=True)
     assert int(run.stdout) < 100_000_000  # 32 MB of rows' numbers and weights, 20 MB of buffers, and room to spare
+
+
+# -- files that change between two passes ------------------------------------------------------------------------------
+
+
+def another(folder, path, rows=ROWS):
+    """Put another file in the place of one, as a nightly export does: as many rows, and other people in them."""
+    new = path.with_name("new.tmp")
+    con = duckdb.connect()
+    con.execute(f"COPY (FROM '{folder}/whole.parquet' ORDER BY id DESC LIMIT {rows}) TO '{new}' (FORMAT PARQUET)")
+    new.replace(path)
+
+
+@pytest.mark.parametrize("source", ["whole.parquet", "*.parquet"])
+@pytest.mark.parametrize("rows", [ROWS, 10])
+def test_a_file_that_takes_anothers_place_between_two_passes_is_refused(folder, tmp_path, source, rows):
+    path = tmp_path / "whole.parquet"
+    path.write_bytes((folder / "whole.parquet").read_bytes())
+    table = load(settings_of(tmp_path, source=source, id="id", label="y", dtype="float64"))
+    learned = preparation.fit(table)
+    another(folder, path, rows)
+    for chosen in (table, table.take(np.arange(0, ROWS, 3)), table.take(np.arange(ROWS)[::-1].copy())):
+        with pytest.raises(DataError, match=r"whole\.parquet was changed while it was being read; start again"):
+            prepared(learned, chosen, Storage())
+    with pytest.raises(DataError, match="was changed while it was being read"):
+        _ = table.columns["a"]
+    path.unlink()
+    with pytest.raises(DataError, match="was changed while it was being read"):
+        prepared(learned, table, Storage())
+
+
+def test_an_array_file_that_is_written_to_is_refused_and_one_in_its_place_is_not_read(tmp_path):
+    X = np.random.default_rng(6).standard_normal((500, 4))
+    np.save(tmp_path / "x.npy", X)
+    table = load(settings_of(tmp_path, source="x.npy", dtype="float64"))
+    np.save(tmp_path / "new.npy", X + 1)
+    (tmp_path / "new.npy").replace(tmp_path / "x.npy")
+    assert (table.columns["x2"].values == X[:, 2]).all()  # of the file that was opened
+    table = load(settings_of(tmp_path, source="x.npy", dtype="float64"))
+    (tmp_path / "x.npy").touch()
+    with pytest.raises(DataError, match=r"x\.npy was changed while it was being read"):
+        _ = table.columns["x2"]
+
+
+def test_a_store_whose_file_changes_is_refused(folder):
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    store.pipe("/shop/0.parquet", (folder / "parts" / "0.parquet").read_bytes())
+    table = load(settings_of(folder, source="memory://shop/*.parquet", id="id", label="y"))
+    assert len(table.columns["a"].values) == ROWS // 3
+    store.pipe("/shop/0.parquet", (folder / "parts" / "1.parquet").read_bytes())
+    with pytest.raises(DataError, match=r"0\.parquet was changed while it was being read"):
+        _ = table.columns["a"]

@@ -20,6 +20,7 @@ from colonnade.streams.files import SourceFiles, check_same_columns, several, so
 from colonnade.streams.lazy_columns import LazyColumns
 from colonnade.streams.readers import MappedReader, QueryReader
 from colonnade.streams.scratch import Scratch
+from colonnade.streams.unchanged import Unchanged
 from colonnade.tables import data
 from colonnade.tables.csv_files import dialect, read_csv_files
 from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query, reason
@@ -69,9 +70,12 @@ def load(
     return data.load(settings, source=source, labels=labels, texts=texts)
 
 
-def _lazily(query: Query, chosen: Chosen, texts: frozenset[str], scratch: Scratch | None) -> Table:
+def _lazily(
+    query: Query, chosen: Chosen, texts: frozenset[str], scratch: Scratch | None, files: Unchanged | None = None
+) -> Table:
     beside = query.beside_columns(chosen, texts)
-    reader = QueryReader(query, chosen.columns, texts, scratch)
+    reader = QueryReader(query, chosen.columns, texts, scratch, files)
+    reader.check()  # what was read so far, too
     return Table(query.where, LazyColumns(reader, chosen.columns), **beside)
 
 
@@ -98,7 +102,7 @@ def _of_parquet(
 ) -> Table:
     import duckdb
 
-    con = connect(scratch=_on_disk(settings, scratch))
+    con, unchanged = connect(scratch=_on_disk(settings, scratch)), Unchanged(settings, files)
     if files.store is None:
         lock(con, [Path(path) for path in files.paths])
         sources = [glob(Path(path)) for path in files.paths]
@@ -134,7 +138,7 @@ def _of_parquet(
     except duckdb.Error as error:
         raise settings.error("source", f"{where} can't be read: {reason(error)}", DataError) from None
     query = Query(con, settings, where, cells, {name: types[cell] for name, cell in cells.items()})
-    return _lazily(query, chosen, texts, scratch)
+    return _lazily(query, chosen, texts, scratch, unchanged)
 
 
 def _kind(kind: str) -> str:
@@ -176,7 +180,7 @@ def _of_query(
 
 
 def _of_array(settings: Settings, files: SourceFiles, labels: bool, new: bool) -> Table:
-    path = Path(files.paths[0])
+    path, unchanged = Path(files.paths[0]), Unchanged(settings, files, held=True)
     try:
         X = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -188,7 +192,7 @@ def _of_array(settings: Settings, files: SourceFiles, labels: bool, new: bool) -
         raise settings.error("source", sentence, DataError)
     names = [f"x{number}" for number in range(X.shape[1])]
     chosen = choose_columns(settings, names, path.name, (), new=not labels)
-    reader = MappedReader(X, {name: number for number, name in enumerate(names)})
+    reader = MappedReader(X, {name: number for number, name in enumerate(names)}, unchanged)
     ids = None if settings["ids"] is None else data.ids_of_file(settings, reader.rows, path, new)
     if ids is not None:
         check_ids(settings, "ids", ids, reader.rows, path.name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.ids import EXACT
+from colonnade.data.ids import EXACT, EXACT_SINGLE
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.data.row_weights import Floats
 from colonnade.errors import DataError, InputError, LabelError
@@ -142,8 +142,8 @@ class Query:
             empty = f"{cell} IS NULL"
         if kind in ("DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UHUGEINT"):
             # tables with gaps turn numbers into floats
-            cell = f"CAST({cell} AS DOUBLE)"
-            whole = self.one(f"coalesce(bool_and({cell} = trunc({cell}) AND abs({cell}) < {EXACT}), true)")[0]
+            cell, most = f"CAST({cell} AS DOUBLE)", EXACT_SINGLE if kind == "FLOAT" else EXACT
+            whole = self.one(f"coalesce(bool_and({cell} = trunc({cell}) AND abs({cell}) < {most}), true)")[0]
             kind, cell = ("BIGINT", f"CAST({cell} AS BIGINT)") if whole else (kind, cell)
         if kind not in (*_WHOLE, *_TEXTS, "UUID"):
             raise self.settings.error(
