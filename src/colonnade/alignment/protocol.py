@@ -31,9 +31,9 @@ These are all messages that leave a party:
 Every two followers share a key, and both add what it makes of an id to their shares of that id, so that all shares of
 an id add up to 0. If one follower does not have the id, the others' shares are as good as random: the leader learns who
 is common to *all*, never to some. The order of step 1 is drawn because a follower could raise points to several powers,
-and would see by which one a common id was raised, and so where among the leader's rows it stood. The leader multiplies once per id and party, a
-follower once per id of its own and of the leader's; ids go in chunks, which flow through all parties at once and
-through all cores of each.
+and would see by which one a common id was raised, and so where among the leader's rows it stood. The leader multiplies
+once per id and party, a follower once per id of its own and of the leader's; ids go in chunks, which flow through all
+parties at once and through all cores of each.
 
 **oblivious-transfer** (`transfer`), for two parties and large sets: symmetric cryptography but for the first 624
 transfers (Pinkas, Rosulek, Trieu & Yanai, EUROCRYPT 2020). The follower has a secret s. The leader's ids are the keys
