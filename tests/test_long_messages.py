@@ -114,7 +114,7 @@ HOSTILE = {
     "other sizes than it has": ([beginning(8001, hole(1000))], "announces 8001 bytes in pieces, its arrays have 8000"),
     "a short one in pieces": (
         [beginning(800, hole(100))],
-        "a message of 810 bytes for step 'rows' comes in pieces, as",
+        "a message of 811 bytes for step 'rows' comes in pieces, as",
     ),
     "no sizes": ([raw(LONG, 0)], "the beginning of a long message for step '' is cut off"),
     "a cut piece": ([GOOD[0], raw(PIECE, 0, b"123")], "a piece of a message for step 'rows' is cut off"),
