@@ -66,7 +66,8 @@ class Role:
     async def behind_signs(self, frm: str, step: str, most: int) -> Value:
         """Receive what a party says behind its signs of life, of which its work is good for so many."""
         for _ in range(most + 1):
-            if (value := await self.net.recv(frm, step)) is not None:
+            value: Value = await self.net.recv(frm, step)
+            if value is not None:
                 return value
         raise ProtocolError(
             f"party {frm!r} sent more than {most:,} signs of life at step {step!r}, which is more than it has work for"
