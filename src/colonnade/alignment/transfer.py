@@ -107,6 +107,7 @@ class _Transfer(Role):
         """
         sent = 0
         waiting = [slice(part.start + a.start, part.start + a.stop) for a in chunks(part.stop - part.start, CHUNK)]
+        waiting = waiting or [part]  # what work takes by itself shows nobody that there is nothing to do
         while waiting:
             now, waiting = waiting[: cores()], waiting[cores() :]
             for task in [self.net.spawn(self.net.in_thread(work, piece)) for piece in now]:
