@@ -371,6 +371,20 @@ def test_rows_on_the_disk_take_no_memory(tmp_path):
     assert int(run.stdout) < 100_000_000  # 32 MB of rows' numbers and weights, 20 MB of buffers, and room to spare
 
 
+@pytest.mark.parametrize("more", [{"dtype": "float64"}, {"memory": "50MB"}, {}])
+def test_a_damaged_file_is_one_sentence(tmp_path, more):
+    """DuckDB sees it as it reads the pages, long after it has seen that this is a Parquet file."""
+    con = duckdb.connect()
+    con.execute(f"COPY (SELECT range AS id, random() AS a FROM range(50000)) TO '{tmp_path}/1.parquet'")
+    content = bytearray((tmp_path / "1.parquet").read_bytes())
+    for at in range(len(content) // 3, 2 * len(content) // 3, 97):
+        content[at] ^= 0xFF
+    (tmp_path / "1.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=r"1\.parquet can't be read: ") as error:
+        prepared(preparation.fit(table := load(settings_of(tmp_path, source="1.parquet", **more))), table, Storage())
+    assert "\n" not in str(error.value)
+
+
 # -- files that change between two passes ------------------------------------------------------------------------------
 
 

@@ -23,8 +23,8 @@ from colonnade.streams.scratch import Scratch
 from colonnade.streams.unchanged import Unchanged
 from colonnade.tables import data
 from colonnade.tables.csv_files import dialect, read_csv_files
-from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query, reason
-from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, sql_name
+from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query
+from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, reason, sql_name
 from colonnade.tables.query_files import FileOfQuery
 from colonnade.tables.table import Chosen, Table, check_ids, choose, choose_columns
 

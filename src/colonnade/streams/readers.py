@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.raw_columns import Numbers, Texts
+from colonnade.errors import DataError
 from colonnade.streams.unchanged import Unchanged
 from colonnade.tables.query import Query
 
@@ -63,8 +64,8 @@ class QueryReader:
         asked = f"SELECT {chosen} FROM {self._query.of} WHERE rowid >= {first} AND rowid < {last}"
         try:
             with self._lock:
-                found = self._query.con.execute(asked).fetchnumpy()
-        except Exception:
+                found = self._query.arrays(asked)
+        except DataError:
             self.check()  # which says more than DuckDB does of a file that is gone, or cut short
             raise
         if any(len(values) != last - first for values in found.values()):

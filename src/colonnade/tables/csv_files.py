@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import DataError
 from colonnade.settings.settings import Settings
-from colonnade.tables.duckdb_files import connect, plain_type, reason
+from colonnade.tables.duckdb_files import connect, plain_type
 from colonnade.tables.encodings import advice, in_utf8
-from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, spellings
+from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, reason, spellings
 from colonnade.tables.table import Chosen, Table, choose
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import ColonnadeWarning, DataError
 from colonnade.settings.settings import Settings
-from colonnade.tables.query import Query, glob, quoted, sql_name
+from colonnade.tables.query import Query, glob, quoted, reason, sql_name
 from colonnade.tables.table import Table, choose
 
 if TYPE_CHECKING:
@@ -161,10 +161,3 @@ def described(con: DuckDBPyConnection, settings: Settings, where: str, table: st
 def plain_type(kind: str) -> str:
     """Return a type without its parameters; lists stay what they are."""
     return kind if kind.endswith("]") else kind.partition("(")[0]
-
-
-def reason(error: Exception) -> str:
-    """Return the first line of what DuckDB says, without its advice and not too long."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    words = lines[0].partition("Error: ")[2] or lines[0]
-    return words if len(words) <= 200 else words[:197] + "..."
