@@ -371,6 +371,23 @@ def test_rows_on_the_disk_take_no_memory(tmp_path):
     assert int(run.stdout) < 100_000_000  # 32 MB of rows' numbers and weights, 20 MB of buffers, and room to spare
 
 
+@pytest.mark.parametrize("more", [{"dtype": "float64"}, {}])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_folders_name_is_no_column(tmp_path, more, ending):
+    """DuckDB would take a folder like a=5 for a column, even in the place of one of the file's own."""
+    con = duckdb.connect()
+    for number in (5, 6):
+        (tmp_path / f"a={number}" / "b=7").mkdir(parents=True)
+        rows = f"SELECT range + {number}0 AS id, range * 1.5 AS a FROM range(3)"
+        con.execute(f"COPY ({rows}) TO '{tmp_path}/a={number}/b=7/1.{ending}'")
+    for source, count in ((f"a=5/b=7/1.{ending}", 1), (f"*/*/1.{ending}", 2)):
+        table = load(settings_of(tmp_path, source=source, id="id", **more))
+        assert {name: column.values.tolist() for name, column in table.columns.items()} == {"a": [0, 1.5, 3] * count}
+    if ending == "parquet":
+        table = load(settings_of(tmp_path, sql="SELECT * FROM source", source="a=5/b=7/1.parquet", id="id", **more))
+        assert [*table.columns] == ["a"]
+
+
 @pytest.mark.parametrize("more", [{"dtype": "float64"}, {"memory": "50MB"}, {}])
 def test_a_damaged_file_is_one_sentence(tmp_path, more):
     """DuckDB sees it as it reads the pages, long after it has seen that this is a Parquet file."""

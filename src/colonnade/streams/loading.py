@@ -24,7 +24,7 @@ from colonnade.streams.unchanged import Unchanged
 from colonnade.tables import data
 from colonnade.tables.csv_files import dialect, read_csv_files
 from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query
-from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, reason, sql_name
+from colonnade.tables.query import NUMBERS, Query, glob, is_date, parquet, quoted, reason, sql_name
 from colonnade.tables.query_files import FileOfQuery
 from colonnade.tables.table import Chosen, Table, check_ids, choose, choose_columns
 
@@ -117,7 +117,7 @@ def _of_parquet(
     types: dict[str, str] = {}
     try:
         for source in sources:
-            found = con.execute(f"DESCRIBE FROM read_parquet({source})").fetchall()
+            found = con.execute(f"DESCRIBE FROM {parquet(source)}").fetchall()
             types = types or {name: plain_type(kind) for name, kind, *_ in found}
             kinds.append({name: _kind(plain_type(kind)) for name, kind, *_ in found})
             counts.append(int(con.execute(f"SELECT num_rows FROM parquet_file_metadata({source})").fetchall()[0][0]))
@@ -130,7 +130,7 @@ def _of_parquet(
         cells = {name: f"c{number}" for number, name in enumerate(chosen.names)}
         columns, first, parts = ", ".join(f"{sql_name(name)} AS {cell}" for name, cell in cells.items()), 0, []
         for source, count in zip(sources, counts, strict=True):
-            rows = f"file_row_number + {first} AS rowid FROM read_parquet({source}, file_row_number = true)"
+            rows = f"file_row_number + {first} AS rowid FROM {parquet(source, file_row_number='true')}"
             parts.append(f"SELECT {columns}, {rows}")
             first += count
         con.execute(f"CREATE TEMP VIEW t AS {' UNION ALL '.join(parts)}")

@@ -115,7 +115,8 @@ class Dialect:
             "delim": quoted(self.delimiter), "decimal_separator": quoted(self.decimal),
             "nullstr": _list(["", *self.missing]), "quote": quoted('"'), "escape": quoted('"'), "comment": "''",
             "header": "true", "compression": "'gzip'" if self.path.suffix.lower() == ".gz" else "'none'",
-            "skip": "0", "strict_mode": "true", "null_padding": "false", **columns, **options,
+            "skip": "0", "strict_mode": "true", "null_padding": "false", "hive_partitioning": "false", **columns,
+            **options,
         }  # fmt: skip
         return f"read_csv({glob(self.path)}, {', '.join(f'{key} = {value}' for key, value in chosen.items())})"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import ColonnadeWarning, DataError
 from colonnade.settings.settings import Settings
-from colonnade.tables.query import Query, glob, quoted, reason, sql_name
+from colonnade.tables.query import Query, glob, parquet, quoted, reason, sql_name
 from colonnade.tables.table import Table, choose
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[
     """Read a Parquet file, and of it only the chosen columns."""
     import duckdb
 
-    source = f"read_parquet({glob(path)})"
+    source = parquet(glob(path))
     with connect(only=(path,)) as con:
         try:
             names = [name for name, *_ in con.execute(f"DESCRIBE FROM {source}").fetchall()]

@@ -245,6 +245,12 @@ def glob(path: Path) -> str:
     return quoted("".join(f"[{sign}]" if sign in "*?[" else sign for sign in str(path)))
 
 
+def parquet(file: str, **options: str) -> str:
+    """Write in SQL how a Parquet file is read: its own columns, and none that a folder like x=5 is called after."""
+    chosen = {"hive_partitioning": "false", **options}
+    return f"read_parquet({file}, {', '.join(f'{key} = {value}' for key, value in chosen.items())})"
+
+
 def spellings(marks: Iterable[str | float], decimal: str = ".") -> list[str]:
     """Return how a file may spell what stands for a missing value: text is compared with text, and -1 may be -1.0."""
     found: list[str] = []
