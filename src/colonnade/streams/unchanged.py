@@ -38,8 +38,8 @@ class Unchanged:
             self._files.store.invalidate_cache()
         for path, name, before in zip(self._files.paths, self._files.names, self._looks, strict=True):
             now = self._look(path)
-            # Some file systems number a file anew while it is as it was.
-            if (now and now[1:] == before[1:]) or (self._held and now[:1] != before[:1]):
+            # Some file systems number a file anew while it is as it was, and a store may know nothing of its files.
+            if now == before or (now and now[1:] == before[1:]) or (self._held and now[:1] != before[:1]):
                 continue
             sentence = f"{name} was changed while it was being read; start again, and write new files beside old ones"
             raise self._settings.error("source", sentence, DataError)
