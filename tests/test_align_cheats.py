@@ -91,6 +91,24 @@ def test_the_order_of_blinded_ids_is_another_one_in_each_run(monkeypatch):
     assert one.tolist() != other.tolist()
 
 
+@pytest.mark.parametrize("size", [16, 1 << 16])
+def test_common_ids_are_not_named_in_the_order_of_the_leaders_rows(monkeypatch, size):
+    """Who looks up each as it comes would have the order of rows: by income, say, or by the day of the contract."""
+    monkeypatch.setattr(transfer, "BIN", size)
+    heard, find = [], transfer.TransferFollower.find
+
+    def noted(self, keys, told):
+        heard.append(find(self, keys, told))
+        assert told.tolist() == sorted(told.tolist())
+        return heard[-1]
+
+    monkeypatch.setattr(transfer.TransferFollower, "find", noted)
+    lists = {"a": numbers(range(300)), "b": numbers(range(400))}  # both in the same order, so that places are, too
+    rows = run(lists, None, OT)
+    assert sum(map(len, heard)) == len(rows["a"]) == 300
+    assert not all((np.diff(some) > 0).all() for some in heard)
+
+
 # -- more ids than a party says that it has ----------------------------------------------------------------------------
 
 

@@ -52,7 +52,8 @@ follower can work it out for every id: t(x) = q(x) + C(H1(x)) s. What a hash mak
                                         checks, 3. 96 bits
                                         of the value of each of its ids, in an order of their own; then empty messages
                                         again, one for each bin of which it has heard what is common
-    align common   leader -> follower   as above; and 4. bin by bin another 128 bits of the values that are common
+    align common   leader -> follower   as above; and 4. bin by bin another 128 bits of the values that are common,
+                                        in an order of their own
     align agreed   as above
 
 It takes a hundredth of the time per id, and as many bytes. The order of steps 2 and 3 is what makes it safe: no value

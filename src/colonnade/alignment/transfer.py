@@ -186,7 +186,8 @@ class TransferLeader(_Transfer):
         await self.net.send(self.other, "align common", (len(common), asked))
         for number, part in enumerate(self.bins() if enough else ()):
             found = common[np.searchsorted(common, part.start) : np.searchsorted(common, part.stop)]
-            await self.net.send(self.other, "align common", self.proofs[found])
+            proofs = self.proofs[found]
+            await self.net.send(self.other, "align common", proofs[in_order(proofs)])  # which is not that of the rows
             if number >= _AHEAD:
                 await self.heard("align values")
         return await self.end(common if enough else common[:0], len(common), asked)
