@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.blocks.columns import CsrColumns
+from colonnade.blocks.csr_columns import CsrColumns
 from colonnade.kernels import columns as _kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import DataError, OptionError
 from colonnade.settings.settings import Settings
-from colonnade.tables.duckdb_files import described, plain_type, reason
-from colonnade.tables.query import Query, sql_name
+from colonnade.tables.duckdb_files import described, plain_type
+from colonnade.tables.query import Query, reason, sql_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
