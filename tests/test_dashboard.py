@@ -70,12 +70,16 @@ def fresh(tmp_path):
     return tmp_path / "loans"
 
 
+def reading(folder, name):
+    job = read_job(folder / "job.toml")
+    return job, read_party(folder / f"{name}.toml", job)
+
+
 class Site:
     """A dashboard that runs, and a browser of a kind."""
 
-    def __init__(self, folder, name="bank"):
-        job = read_job(folder / "job.toml")
-        self.records = PartyRecords(job, read_party(folder / f"{name}.toml", job))
+    def __init__(self, folder, name="bank", read=reading):
+        self.records = PartyRecords(*read(folder, name))
         self.links = []
         self.server = DashboardServer(self.records, f"job.toml --as {name}", 0, self.links.append)
         self.base, self.cookie = self.server.door.base, ""
@@ -629,9 +633,9 @@ def test_which_party_is_meant(fresh, tmp_path):
     (fresh / "bank-files").mkdir()
     assert command._job_in(fresh / "bank-files") == fresh / "job.toml"
     with pytest.raises(OptionError, match=r"which party is this\? there are files of bank, shop; give --as"):
-        command._only_party(fresh / "job.toml")
+        command._only_party(fresh / "job.toml", ("bank", "shop"))
     (fresh / "shop.toml").unlink()
-    assert command._only_party(fresh / "job.toml") == "bank"
+    assert command._only_party(fresh / "job.toml", ("bank", "shop")) == "bank"
     with pytest.raises(OptionError, match=r"there is no job.toml in"):
         command._job_in(tmp_path)
 

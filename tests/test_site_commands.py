@@ -15,9 +15,11 @@ import pytest
 
 import commands
 from colonnade import private_files
-from colonnade.cli import sites
+from colonnade.cli import training
 from colonnade.cli.main import main
 from colonnade.errors import ColonnadeError
+from colonnade.events.event_file import events_in, kept
+from colonnade.events.reading import read
 from colonnade.jobs import model_file
 from colonnade.ledger.verify import verify
 from colonnade.remote.signatures import checker, vouched_by
@@ -161,31 +163,27 @@ def wait_for_round(folder, number):
     raise AssertionError("the run did not get there")
 
 
-def test_init_names_no_command_that_refuses_sites(tmp_path, capsys):
+def test_init_says_what_to_do_next(tmp_path, capsys):
     assert main(["init", str(tmp_path / "trial"), "--sites", ",".join(CLINICS)]) == 0
     said = capsys.readouterr().out
     assert "colonnade run" in said
-    assert "dashboard" not in said
-
-
-def test_a_site_has_no_table_of_watchers(folder, capsys):
-    change(folder / "clinic-a.toml", ("[policy]", '[watch]\ntensorboard = "tb"\n\n[policy]'))
-    assert main(["check", str(folder / "job.toml"), "--as", "clinic-a"]) == 1
-    assert "key watch: follows runs over columns; remove this table" in capsys.readouterr().err
+    assert f"to look on: colonnade dashboard {tmp_path / 'trial'} --as " in said
 
 
 def test_logs_of_a_site_are_json_where_that_is_asked_for(folder, monkeypatch, capsys):
-    asked, bars = [], []
+    asked, bars, followed = [], [], []
 
-    def run(job, party, *, verbose, tell):
+    def run(job, party, *, verbose, tell, watchers):
         bars.append(verbose)
+        followed.append([getattr(one, "__name__", type(one).__name__) for one in watchers])
         raise ColonnadeError("the line broke")
 
-    monkeypatch.setattr(sites, "log", lambda options: asked.append(options.log))
+    monkeypatch.setattr(training, "log", lambda options: asked.append(options.log))
     monkeypatch.setattr(running, "run_sites", run)
     for form in ("text", "json"):
         assert main(["run", str(folder / "job.toml"), "--as", "clinic-a", "--log", form]) == 1
     assert (asked, bars) == (["text", "json"], [1, 0])
+    assert followed == [["EventFile"], ["EventFile", "follow_in_log"]]
     last = capsys.readouterr().err.splitlines()[-1]
     assert json.loads(last)["message"] == "the line broke"
 
@@ -233,3 +231,8 @@ def test_a_killed_hub_goes_on_to_the_same_bits(folder):
     assert "going on from round" in said["hub"]
     assert all("joining anew" in said[name] for name in CLINICS)
     assert same_as_the_estimator(folder)
+    for name in CLINICS:  # a run that joins anew is one run, and all that left in it is in its end
+        (path,) = kept(events_in(folder / f"{name}-files"))
+        end = read(path)[-1].data
+        lines = (folder / f"{name}-files" / "ledger.jsonl").read_text().splitlines()
+        assert (end["how"], end["sent"]) == ("done", {"hub": sum(json.loads(line).get("bytes", 0) for line in lines)})

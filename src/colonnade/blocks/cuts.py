@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.columns import rows_of_value
+from colonnade.blocks.column_values import rows_of_value
 from colonnade.kernels import cells as kernels
 
 Array = npt.NDArray[Any]
@@ -114,6 +114,13 @@ class SpreadValues(Protocol):
     def distinct(self, pick: Array | None, which: Array) -> Iterator[tuple[int, Array, Array]]: ...  # noqa: D102
     def counted(self, bins: Any) -> Array: ...  # noqa: D102
     def cells(self, bins: Any) -> Array: ...  # noqa: D102
+
+
+@runtime_checkable
+class ColumnsApart(Protocol):
+    """Columns whose values are not in memory, as trees cut them into cells."""
+
+    def values_apart(self) -> SpreadValues: ...  # noqa: D102
 
 
 @runtime_checkable

@@ -109,6 +109,10 @@ class Family(ABC):
         The sum that the protection "masked" stands for where nobody names one.
     validates
         Whether folds of the same rows may be trained and scored side by side (`validation.program`).
+    reads_stored
+        Whether a party's prepared columns may be on the disk while it is trained.
+    reads_once
+        Whether training reads prepared columns once, in their order, whatever its algorithm.
     lacks
         {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
         word; see `families.protection`.
@@ -137,6 +141,8 @@ class Family(ABC):
     over_rows: ClassVar[bool] = False
     masks: ClassVar[str] = "pairwise"
     validates: ClassVar[bool] = False
+    reads_stored: ClassVar[bool] = False
+    reads_once: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -253,6 +259,13 @@ class Family(ABC):
 
         `everything` returns columns, labels and which rows have one of all of the party's rows that are not held out,
         whether the others have them too or not.
+        """
+        return own
+
+    def of_people(self, me: str, own: Any, algorithm: Training, times: int) -> Any:
+        """Return what a party brings where as many as `times` rows are about one person, as another party says.
+
+        What it allows is about people; by default it says nothing of rows.
         """
         return own
 

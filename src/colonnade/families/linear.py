@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from colonnade.algorithms import ALGORITHMS, FDML, VFB2, Algorithm, BlockNewton, FedSGD
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, Needed, with_ones
+from colonnade.blocks.column_values import with_ones
+from colonnade.blocks.columns import Columns, Needed
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
@@ -83,6 +84,7 @@ class LinearFamily(Family):
     name: ClassVar[str] = "linear"
     blurs: ClassVar[bool] = True
     called: ClassVar[str] = "linear"
+    reads_stored: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, str]] = {kind: loss for kind, loss, _ in _MODELS}
     keys: ClassVar[tuple[Key, ...]] = (
         Key("l2", float, default=LinearOptions.l2, least=0),

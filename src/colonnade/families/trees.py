@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import Columns, columns_from_value
+from colonnade.blocks.columns import Columns
 from colonnade.blocks.cuts import SpreadColumns
 from colonnade.boosting.derivatives import balanced
 from colonnade.boosting.forest import Forest
@@ -26,7 +26,7 @@ from colonnade.defences.responses import randomised
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.errors import DataError, LabelError, OptionError, PolicyRefused
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.families.tree_scoring import TreeScorer
@@ -35,6 +35,7 @@ from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
+from colonnade.streams.streamed_columns import opened
 
 Floats = npt.NDArray[np.float64]
 _CELL_PER_NOISE = 5  # rows of training that a partner's cell has at least, times the noise: fewer would be drowned
@@ -70,6 +71,8 @@ class TreesFamily(Family):
 
     name: ClassVar[str] = "trees"
     called: ClassVar[str] = "tree"
+    reads_stored: ClassVar[bool] = True
+    reads_once: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, str]] = _MODELS
     keys: ClassVar[tuple[Key, ...]] = (
         Key("trees", int, default=TreeOptions.trees, least=1, most=100_000),
@@ -158,6 +161,20 @@ class TreesFamily(Family):
         """Return whether trees after the best round were left out, which patience asks for."""
         return job.options.patience is not None and held_out > 0
 
+    def of_people(self, me: str, own: Any, algorithm: Training, times: int) -> Any:
+        """Ask for so many times the rows in a cell and the noise on sums: a person counts with each of its rows."""
+        if own is None or times == 1:
+            return own
+        part, noise = TreePart(*own), cast(OpenBoosting, algorithm).noise_on_sums
+        least = times * part.least_noise
+        if isinstance(algorithm, SealedBoosting) and noise < least:
+            raise PolicyRefused(
+                f"the job puts noise of {noise:g} on sums over cells, a person has up to {times} rows, and the policy "
+                f"of {me!r} asks for {part.least_noise:g} times what a person counts, so for {least:g}; raise noise in "
+                f"[algorithm], have people in fewer rows, or lower min_noise in its [policy]"
+            )
+        return replace(part, least_rows=times * part.least_rows, least_noise=least).as_value()
+
     # -- training and use ----------------------------------------------------------------------------------------------
 
     async def train(
@@ -166,7 +183,7 @@ class TreesFamily(Family):
         """Cut this party's columns into cells, then lead or follow."""
         algorithm, options, own = cast(OpenBoosting, job.algorithm), job.options, _own(part)
         leads, sealing = net.me == job.holders[0], self._sealing(algorithm)
-        columns = columns_from_value(part.X)
+        columns = opened(part.X)
         rows = columns.shape[0]
         check_rows(net.me, rows, options.bins)
         questions = 0 if sealing is None else questions_of(self.rounds(job), job.outputs)
@@ -350,4 +367,4 @@ def _cells(bins: Bins, columns: Columns, part: TrainingPart) -> Codes:
     found: Codes = bins.cells(columns)
     if part.validation is None:
         return found
-    return np.concatenate([found, bins.cells(columns_from_value(part.validation[0]))], axis=1)
+    return np.concatenate([found, bins.cells(opened(part.validation[0]))], axis=1)

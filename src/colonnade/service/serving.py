@@ -254,7 +254,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
 
         net.spawn(watch())
         about = (len(net.names) - 1, short(part.training), trained_at(part))
-        server.joined(_counted(score, counts), *about)
+        server.joined(counted(score, counts), *about)
         tell(f"the partners are there, version {short(part.training)}")
         try:
             await ended
@@ -266,7 +266,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         use(job, party, part, party.name, program, read)
 
 
-def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
+def counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
     """Return what answers requests, and counts them."""
 
     def counting(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:

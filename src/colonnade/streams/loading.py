@@ -2,7 +2,7 @@
 
 Where the section says `dtype` or `memory`, or names several files, columns stay where they are until they are asked
 for, one at a time or some rows at a time: Parquet in its files, an array in its `.npy` file, what a query finds inside
-DuckDB. CSV is inside DuckDB too: in memory, or with `memory` in a scratch of the party's folder.
+DuckDB. CSV and Arrow are inside DuckDB too: in memory, or with `memory` in a scratch of the party's folder.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import numpy as np
 from colonnade.errors import DataError
 from colonnade.settings.settings import Settings
 from colonnade.settings.sizes import byte_size
+from colonnade.streams.arrow_files import ArrowFile, read_arrow_files, types_of
 from colonnade.streams.files import SourceFiles, check_same_columns, several, source_files
 from colonnade.streams.lazy_columns import LazyColumns
 from colonnade.streams.readers import MappedReader, QueryReader
 from colonnade.streams.scratch import Scratch
+from colonnade.streams.unchanged import Unchanged
 from colonnade.tables import data
 from colonnade.tables.csv_files import dialect, read_csv_files
-from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query, reason
-from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, sql_name
+from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query
+from colonnade.tables.query import NUMBERS, Query, glob, is_date, parquet, quoted, reason, sql_name
 from colonnade.tables.query_files import FileOfQuery
-from colonnade.tables.table import Chosen, Table, check_ids, choose, choose_columns
+from colonnade.tables.table import Chosen, Table, check_ids, choose, choose_columns, one_row_each
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -44,34 +46,48 @@ def load(
 ) -> Table:
     """Read what a `[data]` section describes, as `tables.data.load` does, or leave its columns where they are.
 
+    Either way there is one row for each id where the section says so, and ids that repeat are refused elsewhere.
+
     home: the party's folder, in which a scratch may be made.
     """
-    new = None if source is None else Path(source)
+    new = None if source is None else Path(source).absolute()  # as people name it, and not beside the party's file
     streams = settings["dtype"] is not None or settings["memory"] is not None
     if settings["sql"] is None and settings["source"] is None and source is None:
         streams = False
     many = (settings["sql"] is None or new is not None) and several(settings, new)
     if settings["sql"] is not None and (many or several(settings)):
         raise settings.error("source", "a query reads one file; name all of them in sql, FROM 'customers/*.parquet'")
-    if not streams and not many:
+    if not streams and not many and not _is_arrow(settings, new):
         return data.load(settings, source=source, labels=labels, texts=texts)
+    return one_row_each(_read(settings, new, labels, texts, home), settings)
+
+
+def _is_arrow(settings: Settings, new: Path | None) -> bool:
+    named = settings["source"] if new is None else str(new)
+    return settings["sql"] is None and isinstance(named, str) and named.lower().endswith(data.ARROW)
+
+
+def _read(settings: Settings, new: Path | None, labels: bool, texts: Iterable[str], home: Path | None) -> Table:
+    """Read the table, and leave its columns where they are as far as the kind of its source allows."""
     as_text = frozenset([*(settings["text"] or ()), *texts])
     scratch = None if settings["memory"] is None or home is None else Scratch(home)
     if settings["sql"] is not None:
         return _of_query(settings, new, labels, as_text, scratch)
     files = source_files(settings, new)
-    if files.kind == "parquet":
-        return _of_parquet(settings, files, labels, as_text, scratch)
-    if files.kind == "csv":
-        return _of_csv(settings, files, labels, as_text, scratch)
+    readers = {"parquet": _of_parquet, "csv": _of_csv, "arrow": _of_arrow}
+    if files.kind in readers:
+        return readers[files.kind](settings, files, labels, as_text, scratch)
     if files.kind == "npy":
         return _of_array(settings, files, labels, new is not None)
-    return data.load(settings, source=source, labels=labels, texts=texts)
+    return data.load(settings, source=new, labels=labels, texts=texts)
 
 
-def _lazily(query: Query, chosen: Chosen, texts: frozenset[str], scratch: Scratch | None) -> Table:
+def _lazily(
+    query: Query, chosen: Chosen, texts: frozenset[str], scratch: Scratch | None, files: Unchanged | None = None
+) -> Table:
     beside = query.beside_columns(chosen, texts)
-    reader = QueryReader(query, chosen.columns, texts, scratch)
+    reader = QueryReader(query, chosen.columns, texts, scratch, files)
+    reader.check()  # what was read so far, too
     return Table(query.where, LazyColumns(reader, chosen.columns), **beside)
 
 
@@ -98,7 +114,7 @@ def _of_parquet(
 ) -> Table:
     import duckdb
 
-    con = connect(scratch=_on_disk(settings, scratch))
+    con, unchanged = connect(scratch=_on_disk(settings, scratch)), Unchanged(settings, files)
     if files.store is None:
         lock(con, [Path(path) for path in files.paths])
         sources = [glob(Path(path)) for path in files.paths]
@@ -113,7 +129,7 @@ def _of_parquet(
     types: dict[str, str] = {}
     try:
         for source in sources:
-            found = con.execute(f"DESCRIBE FROM read_parquet({source})").fetchall()
+            found = con.execute(f"DESCRIBE FROM {parquet(source)}").fetchall()
             types = types or {name: plain_type(kind) for name, kind, *_ in found}
             kinds.append({name: _kind(plain_type(kind)) for name, kind, *_ in found})
             counts.append(int(con.execute(f"SELECT num_rows FROM parquet_file_metadata({source})").fetchall()[0][0]))
@@ -126,7 +142,7 @@ def _of_parquet(
         cells = {name: f"c{number}" for number, name in enumerate(chosen.names)}
         columns, first, parts = ", ".join(f"{sql_name(name)} AS {cell}" for name, cell in cells.items()), 0, []
         for source, count in zip(sources, counts, strict=True):
-            rows = f"file_row_number + {first} AS rowid FROM read_parquet({source}, file_row_number = true)"
+            rows = f"file_row_number + {first} AS rowid FROM {parquet(source, file_row_number='true')}"
             parts.append(f"SELECT {columns}, {rows}")
             first += count
         con.execute(f"CREATE TEMP VIEW t AS {' UNION ALL '.join(parts)}")
@@ -134,7 +150,7 @@ def _of_parquet(
     except duckdb.Error as error:
         raise settings.error("source", f"{where} can't be read: {reason(error)}", DataError) from None
     query = Query(con, settings, where, cells, {name: types[cell] for name, cell in cells.items()})
-    return _lazily(query, chosen, texts, scratch)
+    return _lazily(query, chosen, texts, scratch, unchanged)
 
 
 def _kind(kind: str) -> str:
@@ -166,6 +182,21 @@ def _of_csv(
     return _lazily(query, chosen, texts, scratch)
 
 
+def _of_arrow(
+    settings: Settings, files: SourceFiles, labels: bool, texts: frozenset[str], scratch: Scratch | None
+) -> Table:
+    opened = [ArrowFile.open(settings, Path(path)) for path in files.paths]
+    con = connect(scratch=_on_disk(settings, scratch))
+    lock(con, [])
+    types = [types_of(con, settings, file) for file in opened]
+    chosen = choose(settings, list(types[0]), files.called, labels)
+    read, named = frozenset(chosen.names), settings["columns"] is not None
+    kinds = [{name: _kind(one[name]) for name in one if name in read or not named} for one in types]
+    check_same_columns(settings, files, kinds)
+    table = "t" if scratch is None else _TABLE
+    return _lazily(read_arrow_files(con, settings, opened, chosen.names, table, files.called), chosen, texts, scratch)
+
+
 def _of_query(
     settings: Settings, new: Path | None, labels: bool, texts: frozenset[str], scratch: Scratch | None
 ) -> Table:
@@ -176,7 +207,7 @@ def _of_query(
 
 
 def _of_array(settings: Settings, files: SourceFiles, labels: bool, new: bool) -> Table:
-    path = Path(files.paths[0])
+    path, unchanged = Path(files.paths[0]), Unchanged(settings, files, held=True)
     try:
         X = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -188,7 +219,7 @@ def _of_array(settings: Settings, files: SourceFiles, labels: bool, new: bool) -
         raise settings.error("source", sentence, DataError)
     names = [f"x{number}" for number in range(X.shape[1])]
     chosen = choose_columns(settings, names, path.name, (), new=not labels)
-    reader = MappedReader(X, {name: number for number, name in enumerate(names)})
+    reader = MappedReader(X, {name: number for number, name in enumerate(names)}, unchanged)
     ids = None if settings["ids"] is None else data.ids_of_file(settings, reader.rows, path, new)
     if ids is not None:
         check_ids(settings, "ids", ids, reader.rows, path.name)

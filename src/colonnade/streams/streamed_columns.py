@@ -17,12 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value, sum_of_squares
+from colonnade.blocks.column_values import columns_from_value
+from colonnade.blocks.columns import Columns, sum_of_squares
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.row_blocks import BLOCK, add_by_blocks, ascending, block_ends, in_order, sum_ends
 from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.errors import DataError
 from colonnade.settings.sizes import in_words
 from colonnade.streams.stored_rows import StoredRows
+from colonnade.streams.stored_values import StoredValues
 
 _NEAR = 8  # rows of a block are read with all between them where one of so many is asked for
 
@@ -162,6 +165,15 @@ class StreamedColumns(DenseColumns):
         for at, columns, places in self._one_by_one(rows):
             out[at : at + len(places)] = columns.part(places, first, last)
         return out
+
+    def fetched(self, rows: Rows) -> DenseColumns:
+        """Some rows, in memory."""
+        X = self._stored[rows]
+        return DenseColumns(X if self._kept is None else X[:, self._kept])
+
+    def values_apart(self) -> StoredValues:
+        """The values as trees cut them into cells; all columns are used."""
+        return StoredValues(self._stored)
 
     def entries(self, rows: Rows) -> tuple[Rows, Rows, FloatArray]:
         """(place among these rows, column, value) of every number that is not 0."""
