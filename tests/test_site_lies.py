@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import colonnade as cn
 from colonnade.errors import ProtocolError
+from colonnade.horizontal.asking import answer_to
 from colonnade.horizontal.messages import SURVEY
 from colonnade.site_jobs.agreed import Introduction
 from colonnade.site_jobs.programs import answer, ask
@@ -139,3 +143,16 @@ def test_a_server_that_asks_with_such_numbers_is_named(folder, kind, place, valu
 
     with pytest.raises(ProtocolError, match=sentence):
         cn.Simulation().run({name: (program_of(name), ()) for name in job.parties}, spare=job.sites)
+
+
+@pytest.mark.parametrize("word", [(np.zeros(3), 1), (np.zeros(0), 1), ("1", 1), (True, 1), 7, (1,)])
+def test_an_answer_begins_with_the_number_of_its_question(word):
+    """An array compares with a number part by part, which is neither true nor false."""
+    net = SimpleNamespace(elapsed=lambda: 0.0)
+
+    async def recv_within(*_):
+        return (word,)
+
+    net.recv_within = recv_within
+    with pytest.raises(ProtocolError, match="party 'x' must answer with a number and a value at step 'sum'"):
+        asyncio.run(answer_to(net, "x", "sum", 1, 1.0))
