@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -37,12 +38,15 @@ def said(path):
     return found
 
 
-SAID = {str(path.relative_to(SOURCE)): said(path) for path in SOURCE.rglob("*.py")}
+@cache
+def all_said():
+    """What each module says; read by the first test that asks, and not by every process that collects tests."""
+    return {str(path.relative_to(SOURCE)): said(path) for path in SOURCE.rglob("*.py")}
 
 
 def touched(*words):
     """The modules that mention one of these."""
-    return sorted(path for path, found in SAID.items() if found & set(words))
+    return sorted(path for path, found in all_said().items() if found & set(words))
 
 
 @pytest.mark.parametrize(
