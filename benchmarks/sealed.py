@@ -309,7 +309,8 @@ def sealed(quick: bool) -> Rows:
     """Training on shares: two parties over mutual TLS, the whole fit, CPU and megabytes of both together."""
     rows = products(quick)
     small = Task("small", *(np.random.default_rng(0).standard_normal((64, 4)), np.arange(64) % 2), 2, 1e-2)
-    run(small, rounds=1, polish=0)  # kernels are loaded, and the processes' nursery stands
+    if not quick:
+        run(small, rounds=1, polish=0)  # kernels are loaded, and the processes' nursery stands
     rows.append(("64 x 4, one round: start, keys and the least there is", str(run(small, rounds=1, polish=0)), "-"))
     for name, load, options in exact_tasks(quick):
         try:
