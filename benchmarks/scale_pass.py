@@ -56,7 +56,7 @@ def one_fit(rows: int, columns: int) -> dict[str, Any]:
     found = np.concatenate([model.coef_[name].reshape(-1) for name in ("bank", "shop")])
     w = [np.append(one, b) for one, b in ((found, model.intercept_), (other.coef_[0], other.intercept_[0]))]
     return {
-        "seconds": fits[1],
+        "seconds": fits[-1],
         "busy": {name: one.computing + one.communicating for name, one in model.times_.items()},
         "rounds": model.rounds_,
         "theirs": theirs,
