@@ -176,11 +176,11 @@ def test_a_rare_group_of_a_high_rate_comes_to_rest_with_weights_and_without(rate
 def test_rows_count_as_their_weights_say(loss):
     X, y = drawn(loss)
     weights = np.random.default_rng(3).random(len(y)) * 3.0
-    place = Place(loss, X, y, 1e-3, weights)
-    gap, off = place.gap(trained(loss, split(X, y, (3, 2), weights)))
+    model = trained(loss, split(X, y, (3, 2), weights))
+    gap, off = Place(loss, X, y, 1e-3, weights).gap(model)
     assert gap < 5e-5
     assert off < 5e-3
-    assert Place(loss, X, y, 1e-3).gap(trained(loss, split(X, y, (3, 2), weights)))[1] > off  # it is another model
+    assert Place(loss, X, y, 1e-3).gap(model)[1] > off  # it is another model
 
 
 @pytest.mark.parametrize("loss", ["logistic", pytest.param("square", marks=pytest.mark.long)])
