@@ -25,6 +25,15 @@ def covering(cells: Iterable[Sequence[Hashable]]) -> list[Sequence[Hashable]]:
     return chosen
 
 
+def by_turns(cells: Iterable[object], values: Sequence[object]) -> list:
+    """Every cell with every value, marked `long` but for one value of each: the values take turns."""
+    return [
+        pytest.param(cell, value, marks=[] if at % len(values) == turn else pytest.mark.long)
+        for at, cell in enumerate(cells)
+        for turn, value in enumerate(values)
+    ]
+
+
 def pairwise(cells: Iterable[Sequence[Hashable]], *, always: Callable[..., bool] = lambda *_: False) -> list:
     """All cells as parameters, marked `long` where no pair needs them and `always` does not ask for them."""
     cells = [tuple(cell) for cell in cells]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
-from tables import covering, pairwise
+from tables import by_turns, covering, pairwise
 
 TABLE = [*product("abcd", [1, 2, 3], [True, False], "xyz")]
 
@@ -34,3 +34,10 @@ def test_all_cells_stay_in_the_table_and_those_that_are_asked_for_in_its_short_f
     assert [one.values for one in made] == TABLE
     short = {one.values for one in made if not one.marks}
     assert short == {*covering(TABLE), wanted}
+
+
+def test_every_cell_and_every_value_has_a_turn():
+    made = by_turns("abcde", (True, False))
+    assert [one.values for one in made] == [*product("abcde", (True, False))]
+    short = [one.values for one in made if not one.marks]
+    assert short == [("a", True), ("b", False), ("c", True), ("d", False), ("e", True)]
