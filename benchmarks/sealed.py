@@ -322,7 +322,7 @@ def sealed(quick: bool) -> Rows:
         rows.append((f"{task}, {_way(options)}", str(done), nearness(task, done.model, central(task))))
     rows += slow(quick)
     rows += others(quick)
-    for name in ("casp", "phishing") if quick else ("casp", "a9a", "phishing", "givemesomecredit"):
+    for name in ("casp",) if quick else ("casp", "a9a", "phishing", "givemesomecredit"):
         try:
             rows += quality(name, quick)
         except MissingData as error:
