@@ -76,6 +76,8 @@ $(VENV)/.opponents: $(VENV)/.dev
 	@for name in openmined-psi "phe gmpy2 numpy" "flwr[simulation] -e .[compile]"; do \
 	  $(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python $$name 2>/dev/null \
 	  || $(VENV)/opponents/bin/pip install -q $$name || echo "$$name can't be installed here"; done
+	@$(PYTHON) -m venv $(VENV)/spu
+	@$(VENV)/spu/bin/pip install -q spu==0.9.5 || echo "spu can't be installed here"
 	@$(PYTHON) -m venv $(VENV)/secretflow
 	@$(VENV)/secretflow/bin/pip install -q -r benchmarks/secretflow.txt \
 	  && $(VENV)/secretflow/bin/pip install -q --no-deps secretflow-lite==1.11.0b1 || echo "secretflow can't be installed here"

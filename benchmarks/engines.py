@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.second_order import Judgement
 from colonnade.errors import OptionError
 from colonnade.workers.process_executor import ProcessExecutor

@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.blocks.columns import CsrColumns
+from colonnade.blocks.csr_columns import CsrColumns
 from colonnade.kernels import columns as _kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use
 sys.path.insert(0, str(Path(__file__).parent))
-from alignment import alignment, alignment_of_a_million, group_operations
+from alignment import alignment, alignment_of_100_million, alignment_of_a_million, group_operations
 from audit import audits
 from beside_secretflow import sealed_beside_secretflow
 from beyond_memory import beyond_memory
@@ -201,4 +201,4 @@ MEASURES = (
     dashboard,
 )
 # What takes so much memory or time that it is measured only where it is asked for by name.
-ON_REQUEST = (beyond_memory, engines, scale_curves, next_decade)
+ON_REQUEST = (beyond_memory, engines, scale_curves, next_decade, alignment_of_100_million)

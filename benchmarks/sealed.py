@@ -202,7 +202,7 @@ def paillier_product(X: Floats, v: Floats) -> tuple[float, int] | None:
         from colonnade.crypto.modular import Threads
         from colonnade.crypto.paillier import PrivateKey
 
-        from colonnade.blocks.columns import columns_from_value
+        from colonnade.blocks.column_values import columns_from_value
     except ImportError:
         return None
     threads, rows = Threads(1), X.shape[1]

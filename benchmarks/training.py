@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.blocks.columns import columns_from_value, columns_to_value
+from colonnade.blocks.column_values import columns_from_value, columns_to_value
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.rules import Rule
 from colonnade.objective import losses

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from colonnade.data.party import Party, split
+from colonnade.data.party import Party
+from colonnade.data.split_table import split
 from colonnade.errors import DataError
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -23,7 +23,8 @@ from colonnade.algorithms import FedSGD
 from colonnade.audit.auditing import audited
 from colonnade.audit.of_model import cases_of
 from colonnade.audit.registry import ATTACKS
-from colonnade.data.party import Party, split
+from colonnade.data.party import Party
+from colonnade.data.split_table import split
 from colonnade.defences.accountant import epsilon_of
 from colonnade.defences.base import Defence
 from colonnade.defences.compression import CompressedSignals

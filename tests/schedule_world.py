@@ -15,7 +15,7 @@ from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.gathering import Heard
 from colonnade.horizontal.site_work import SiteRows, SiteWork
 from colonnade.runtimes import virtual_clock
-from colonnade.runtimes.endpoint import ALIVE, DATA
+from colonnade.runtimes.frames import ALIVE, DATA
 from colonnade.runtimes.net import settle
 from colonnade.runtimes.virtual_clock import _Promise
 
@@ -95,14 +95,14 @@ class World(virtual_clock.World):
             raise Hang(f"{self.now:g} virtual seconds are over, and these parties still run: {self._running()}")
         self.waits = self._waits()
         for net in self.nets.values():
-            for key, some in net._waiting.items():
+            for key, some in net._waiting.open.items():
                 if any(wait.until is not None and self.now >= wait.until for wait in some):
                     self.given_up.add(key)
         super()._tick()
 
     def _waits(self) -> set[Wait]:
         nets = (net for net in self.nets.values() if net.running)
-        return {(net.me, *key) for net in nets for key, some in net._waiting.items() if some}
+        return {(net.me, *key) for net in nets for key, some in net._waiting.open.items() if some}
 
     def _running(self) -> str:
         return ", ".join(f"{name} at {net.step!r}" for name, net in self.nets.items() if net.running)

@@ -39,7 +39,7 @@ import numpy as np
 import colonnade as cn
 from colonnade.errors import PartySilent, RunFailed
 from colonnade.jobs.checkpoints import Checkpoints
-from colonnade.runtimes.endpoint import DATA
+from colonnade.runtimes.frames import DATA
 from schedule_cases import CASES, bits, distance, fit, in_common, still
 from schedule_draws import DEADLINE, Plan, draw
 from schedule_world import Disturbed, Hang, Wait, World

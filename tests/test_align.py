@@ -15,7 +15,7 @@ from colonnade.alignment import powers, protocol, role
 from colonnade.alignment.protocol import align
 from colonnade.crypto.group import Secret
 from colonnade.data.ids import canonical, digests, pack
-from colonnade.data.party import check_together
+from colonnade.data.together import check_together
 from colonnade.errors import (
     DataError,
     OptionError,
@@ -189,7 +189,7 @@ def test_to_the_leader_ids_that_some_have_look_like_ids_that_nobody_has(monkeypa
 
     async def overheard(self, *args):
         keys, shares = await hear(self, *args)
-        seen.append(shares)
+        seen.append(shares[np.argsort(self.order)])
         return keys, shares
 
     monkeypatch.setattr(powers.PowersLeader, "hear", overheard)

@@ -9,7 +9,6 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import colonnade as cn
-from colonnade.algorithms.block_newton import NewtonParty
 from colonnade.attacks.case import Case, Known
 from colonnade.audit.auditing import audited
 from colonnade.audit.findings import judged
@@ -18,6 +17,7 @@ from colonnade.inversions.column_span import ColumnSpan, UnmaskedParts
 from colonnade.inversions.rotations import InnerProducts, KnownMarginals, PieceSigns
 from colonnade.inversions.score_equations import EqualitySolving, GenerativeRegression, ScoreRegression
 from colonnade.inversions.tree_bins import TreeRanges, TreeSums
+from colonnade.newton.party import NewtonParty
 from colonnade.sums.masked import PairwiseSum
 from colonnade.views.directions import public_signs
 
@@ -181,7 +181,7 @@ def test_a_mask_that_is_missing_or_used_twice_makes_an_audit_fail(monkeypatch, m
 
 
 def with_signs(monkeypatch, drawn):
-    direction = NewtonParty._direction
+    direction = NewtonParty.direction
 
     def signed(self, epoch, *told):
         found = direction(self, epoch, *told)
@@ -189,7 +189,7 @@ def with_signs(monkeypatch, drawn):
             found[:, 1:] = found[:, :1] * drawn(self, epoch, *found.shape)[:, 1:]
         return found
 
-    monkeypatch.setattr(NewtonParty, "_direction", signed)
+    monkeypatch.setattr(NewtonParty, "direction", signed)
 
 
 @pytest.mark.parametrize("into", [2, 3])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.algorithms import block_newton
 from colonnade.attacks.case import LABELS, Attack, Case, Guess
 from colonnade.audit.findings import judged
 from colonnade.audit.measures import Truth
 from colonnade.audit.of_model import cases_of
 from colonnade.engine import session
+from colonnade.newton import summed_directions
 from colonnade.views.mirror import mirrored
 from colonnade.views.recording import Recording
 from colonnade.views.view import View
@@ -34,7 +34,7 @@ def views_of(model, parts, **more):
 @pytest.mark.parametrize("algorithm", [cn.BlockNewton(epochs=3), cn.FedSGD(epochs=1)])
 def test_rows_of_sums_that_come_in_portions_are_those_rows(algorithm, monkeypatch):
     monkeypatch.setattr(session, "CHUNK", 250)
-    monkeypatch.setattr(block_newton, "CHUNK", 250)
+    monkeypatch.setattr(summed_directions, "CHUNK", 250)
     X, y = table(400)
     parts = cn.split(X, y, into=2)
     views = views_of(cn.LogisticRegression(algorithm=algorithm, verbose=0), parts)

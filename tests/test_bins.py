@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import CsrColumns, DenseColumns
+from colonnade.blocks.csr_columns import CsrColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.errors import DataError, OptionError
 
 

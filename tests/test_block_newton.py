@@ -13,14 +13,15 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 import colonnade as cn
-from colonnade.algorithms import block_newton
-from colonnade.algorithms.newton_leader import Leader
 from colonnade.blocks import newton, subspace
-from colonnade.blocks.columns import CsrColumns, DenseColumns
+from colonnade.blocks.csr_columns import CsrColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock
 from colonnade.blocks.subspace import PastDirections
 from colonnade.errors import ColonnadeWarning, OptionError
+from colonnade.newton import party as newton_party
+from colonnade.newton.leader import Leader
 from colonnade.objective.losses import LOSSES, loss
 from colonnade.objective.penalties import L2
 from reproductions.optimum import minimise
@@ -116,7 +117,7 @@ def test_coefficients_are_scikit_learns(monkeypatch, kind, wide, active):
     if wide:
         monkeypatch.setattr(newton, "LIMIT", 0)
         monkeypatch.setattr(NewtonBlock.__init__, "__defaults__", (0,))
-        monkeypatch.setattr(block_newton, "_OWN_LIMIT", 0)
+        monkeypatch.setattr(newton_party, "_OWN_LIMIT", 0)
     table = {"dense": X, "csr": sp.csr_matrix(X), "float32": X.astype(np.float32)}[kind]
     model = fitted(X=table, active=active, tol=1e-9)
     other = LogisticRegression(C=1 / (N * 1e-3), tol=1e-10, max_iter=10_000).fit(X, Y)

@@ -11,13 +11,13 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import colonnade as cn
-from colonnade.algorithms.newton_leader import Leader
 from colonnade.alignment.protocol import align
 from colonnade.engine.session import Session
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
 from colonnade.families.kernel import KernelOptions
 from colonnade.jobs.budget import Budget, Used, allowance
 from colonnade.jobs.policy import Policy, PolicyDoor
+from colonnade.newton.leader import Leader
 from colonnade.service.training import take_part
 from test_job import GOOD
 from test_job_training import Source, job_for

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.phases import Layout
 from colonnade.errors import OptionError, TomlError
 from colonnade.families.kernel import KernelScorer
@@ -98,7 +98,7 @@ def same_bits(one, other):
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of few rows, so that workers have several of them."""
-    for module in ("blocks.row_blocks", "blocks.columns", "workers.sharded_cells"):
+    for module in ("blocks.row_blocks", "blocks.dense_columns", "workers.sharded_cells"):
         monkeypatch.setattr(f"colonnade.{module}.BLOCK", 64)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.blocks import whole_columns
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.whole_columns import WholeColumns
 from colonnade.engine import encrypted, exchange, exposure, session
 from colonnade.engine.encrypted import EncryptedSignals

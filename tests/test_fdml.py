@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 
 import colonnade as cn
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.prediction import FLOOR, MIXTURES, PredictionBlock
 from colonnade.errors import ColonnadeError, DataError, LabelError, OptionError
 from colonnade.objective.penalties import L2

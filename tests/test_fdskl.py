@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 import colonnade as cn
 from colonnade.blocks.coefficients import KnownFeatures
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.phases import Ahead, Directions, Kernel, Layout, shared_secret, to_features
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, RunFailed
 from colonnade.families.training import train

@@ -12,7 +12,7 @@ import pytest
 import colonnade as cn
 from colonnade.algorithms.active_workers import AtOwnPace
 from colonnade.algorithms.fdskl import DoublyStochasticSteps
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.phases import Directions, Kernel, Layout, to_features
 from colonnade.engine.kernel_session import KernelSession
 from colonnade.errors import ColonnadeError, OptionError, ProtocolError, RunFailed

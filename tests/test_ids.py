@@ -60,6 +60,8 @@ def test_the_normal_form(given, expected):
         ([7, "7"], "1 ids occur more than once, in 2 rows"),
         (["\u00e9", "e\u0301"], "1 ids occur more than once"),
         ([1.5, 2.0, float("inf"), 2.0**53], "3 ids are floats that are not whole numbers below 2^53"),
+        (np.array([1, 2**24], np.float32), "1 ids are floats of 32 bits that are not whole numbers below 2^24"),
+        ([np.float32(2**24), 2.0**24], "1 ids are floats of 32 bits that are not whole numbers below 2^24"),
         (["secret", True], "1 ids are bool"),
         (np.array([True, False]), "2 ids are bool"),
         (np.array([b"secret"]), "1 ids are |S6"),

@@ -11,9 +11,9 @@ import pytest
 from colonnade.errors import InboxFull, OversizedMessage, PartyFailed, ProtocolError
 from colonnade.remote import peer_line
 from colonnade.remote.reliable import FRAMES, WINDOW, Reliable
-from colonnade.runtimes import inbox
-from colonnade.runtimes.endpoint import ALIVE, BYE, DATA, PROBE, Endpoint
-from colonnade.runtimes.frames import pack_message
+from colonnade.runtimes import mailboxes
+from colonnade.runtimes.endpoint import Endpoint
+from colonnade.runtimes.frames import ALIVE, BYE, DATA, PROBE, pack_message
 from contracts import programs
 from federations import Federation, run, when
 
@@ -39,7 +39,7 @@ class Party(Endpoint):
 def test_what_nobody_asked_for_is_kept_within_bounds():
     """A megabyte at a time, which costs this test nothing, as it is the same one."""
     party, megabyte = Party(), np.ones(1 << 17)
-    for seq in range((inbox.MOST >> 20) - 1):
+    for seq in range((mailboxes.MOST >> 20) - 1):
         party.deliver("b", DATA, seq, "unasked", megabyte)
     with pytest.raises(InboxFull, match=r"wait here and were not asked for, the last of them for step 'unasked'"):
         party.deliver("b", DATA, seq + 1, "unasked", megabyte)
@@ -48,10 +48,10 @@ def test_what_nobody_asked_for_is_kept_within_bounds():
 
 def test_small_messages_are_counted():
     party = Party()
-    for seq in range(inbox.MOST_MESSAGES):
+    for seq in range(mailboxes.MOST_MESSAGES):
         party.deliver("b", DATA, seq, f"step {seq}", None)
     with pytest.raises(InboxFull, match="65537 messages"):
-        party.deliver("b", DATA, inbox.MOST_MESSAGES, "one more", None)
+        party.deliver("b", DATA, mailboxes.MOST_MESSAGES, "one more", None)
 
 
 def test_what_is_taken_makes_room():
@@ -73,8 +73,8 @@ def test_what_is_taken_makes_room():
 def test_an_honest_party_never_reaches_the_bound_at_which_a_run_ends():
     """One that waits when it is asked to has at most its window and one message under way."""
     longest = 1 << 28
-    assert inbox.AHEAD + WINDOW + longest + (inbox.AHEAD_MESSAGES + FRAMES) * 1024 < inbox.MOST
-    assert inbox.AHEAD_MESSAGES + FRAMES + 1 < inbox.MOST_MESSAGES
+    assert mailboxes.AHEAD + WINDOW + longest + (mailboxes.AHEAD_MESSAGES + FRAMES) * 1024 < mailboxes.MOST
+    assert mailboxes.AHEAD_MESSAGES + FRAMES + 1 < mailboxes.MOST_MESSAGES
 
 
 @pytest.mark.parametrize("kind", [DATA, BYE])
@@ -117,8 +117,8 @@ def test_what_no_party_asks_or_answers_is_refused(kind, texts):
 @pytest.fixture
 def narrow(monkeypatch):
     """Bounds that a test reaches in a moment."""
-    monkeypatch.setattr(inbox, "AHEAD", 1 << 20)
-    monkeypatch.setattr(inbox, "MOST", 1 << 22)
+    monkeypatch.setattr(mailboxes, "AHEAD", 1 << 20)
+    monkeypatch.setattr(mailboxes, "MOST", 1 << 22)
     monkeypatch.setattr(peer_line, "Reliable", partial(Reliable, 1 << 18))
 
 
@@ -163,7 +163,7 @@ def test_a_party_that_runs_ahead_waits_for_the_slow_one(narrow):
 
 def test_what_is_asked_for_may_come_behind_what_is_not(narrow, monkeypatch):
     """The receiver wants the last first: then it lets more come, or both would wait for each other."""
-    monkeypatch.setattr(inbox, "MOST", 1 << 26)
+    monkeypatch.setattr(mailboxes, "MOST", 1 << 26)
 
     async def scenario():
         sent = []

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade import families
 from colonnade.alignment.joining import align_rows
+from colonnade.binning.options import BinningOptions
+from colonnade.boosting.options import TreePart
 from colonnade.errors import InputError, PolicyRefused
 from colonnade.jobs.allowed import check_allowed
+from colonnade.jobs.budget import Budget
 from colonnade.jobs.init import init
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
@@ -21,7 +26,7 @@ from colonnade.leaks import OF_PEOPLE, REPEATS
 from colonnade.service.agreeing import numbers_of_people, share_out
 from colonnade.service.scoring import Directory
 from colonnade.service.table_source import TableSource
-from colonnade.service.training import take_part
+from colonnade.service.training import get_ready, take_part
 from test_job import complete
 
 EXPAND = 'duplicates = "expand"'
@@ -132,6 +137,79 @@ def test_the_label_holders_own_file_has_to_allow_it(made):
         check_allowed(job, parties["bank"])
     check_allowed(job, parties["shop"])  # nothing is told of its people
     assert not Policy().tell_repeats
+
+
+def budgets_of(folder, algorithm):
+    """{party: its budget, and how many rows one of its people has at most} of a job as far as training begins."""
+    job, parties = parties_of(folder)
+    job = replace(job, algorithm=algorithm)
+    sources, found = {name: TableSource.of(job, party) for name, party in parties.items()}, {}
+
+    def program_of(name):
+        async def program(net):
+            budget, find = Budget(name, 99.0), partial(align_rows, how=job.joining)
+            ready = await get_ready(net, job, sources[name], find, lambda *_: None, budget=budget)
+            found[name] = budget, ready.repeats
+
+        return program
+
+    cn.Simulation().run({name: (program_of(name), ()) for name in job.parties})
+    return found
+
+
+def test_a_person_lets_out_as_many_numbers_as_there_are_rows_of_it(made):
+    """Rows of one person are in batches of different steps, so that each of them is another number about it."""
+    most = int(np.bincount(OF, minlength=PEOPLE)[KNOWN].max())
+    assert most > 3
+    found = budgets_of(folder := made(), cn.FedSGD(batch=16))
+    assert {name: (budget.times, repeats) for name, (budget, repeats) in found.items()} == {
+        "bank": (1, 1),  # whose rows are each of their own
+        "shop": (most, most),
+    }
+    budget, _ = found["shop"]
+    assert budget.left == 99.0 * 2 / most
+    budget.charge(1.0)
+    assert budget.charged == most
+    with pytest.raises(
+        PolicyRefused, match=rf"in this run and those before: .* and a person has up to {most} rows, each"
+    ):
+        budget.charge(budget.left + 1)
+    budget.passes("bank", np.zeros(budget.rows))
+    with pytest.raises(PolicyRefused, match="its budget was not charged for"):
+        budget.passes("bank", np.zeros(budget.rows))
+    whole = budgets_of(folder, cn.BlockNewton())  # which looks at all rows of a person at once, and they are alike
+    assert {budget.times for budget, _ in whole.values()} == {1}
+
+
+def test_limits_of_trees_are_about_people(made):
+    family, own = families.family("sealed-trees"), TreePart(least_rows=10, least_noise=5.0).as_value()
+    assert family.of_people("shop", own, cn.SealedBoosting(noise=5.0), 1) == own
+    allowed = TreePart(*family.of_people("shop", own, cn.SealedBoosting(noise=20.0), 4))
+    assert (allowed.least_rows, allowed.least_noise) == (40, 20.0)
+    says = (
+        r"noise of 19 on sums over cells, a person has up to 4 rows, and the policy of 'shop' asks for 5 times .* 20;"
+    )
+    with pytest.raises(PolicyRefused, match=says):
+        family.of_people("shop", own, cn.SealedBoosting(noise=19.0), 4)
+
+
+def test_bins_hold_as_many_people_as_they_say(made, monkeypatch):
+    seen = []
+
+    async def noted(net, job, options, source, rows):
+        seen.append(options.least)
+        return source.prepare(rows)
+
+    monkeypatch.setattr("colonnade.service.training.prepare_bins", noted)
+    made_of = parties_of
+
+    def binned(folder):
+        job, parties = made_of(folder)
+        return replace(job, binning=BinningOptions(least=10)), parties
+
+    monkeypatch.setitem(globals(), "parties_of", binned)
+    budgets_of(made(), cn.BlockNewton())
+    assert seen == [10 * int(np.bincount(OF, minlength=PEOPLE)[KNOWN].max())] * 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from colonnade.blocks.columns import CsrColumns
+from colonnade.blocks.csr_columns import CsrColumns
 from colonnade.blocks.weights import DenseTerms
 from colonnade.compiling.compiled import Compiled
 from colonnade.compiling.compiler import dispatcher

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from colonnade.blocks.columns import CsrColumns, DenseColumns
+from colonnade.blocks.csr_columns import CsrColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.whole_columns import VALUE_BITS, WholeColumns
 from colonnade.crypto import lattice_products
 from colonnade.crypto.lattice import Ciphertexts, Lattice

@@ -72,7 +72,7 @@ def test_runtimes_do_not_know_the_lines_between_organisations(module):
     assert not [name for name in imported(module) if name.startswith("colonnade.remote")]
 
 
-@pytest.mark.parametrize("module", ["alignment.protocol", *modules("engine", "flows", "algorithms", "sums")])
+@pytest.mark.parametrize("module", ["alignment.protocol", *modules("engine", "flows", "newton", "algorithms", "sums")])
 def test_programs_see_the_world_only_as_a_net(module):
     runtime = {name for name in imported(module) if name.startswith("colonnade.runtimes")}
     assert all(name.startswith(("colonnade.runtimes.net", "colonnade.runtimes.wire")) for name in runtime)
@@ -118,7 +118,7 @@ def test_no_pickle_and_no_unseeded_randomness():
 ROOMS = (
     "notebooks", "compiling", "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto",
     "blocks", "streams", "networks", "sums", "alignment", "defences", "engine", "flows", "sealed", "boosting",
-    "algorithms", "horizontal", "inference", "binning", "ledger", "events", "families", "workers", "versions",
+    "newton", "algorithms", "horizontal", "inference", "binning", "ledger", "events", "families", "workers", "versions",
     "views", "attacks", "inversions", "audit", "conventions", "timelines", "estimators", "validation", "jobs",
     "report", "inspection", "integrations", "service", "site_jobs", "planning", "dashboard", "flower", "cli",
 )  # fmt: skip

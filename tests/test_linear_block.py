@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
-from colonnade.blocks.columns import CsrColumns
-from colonnade.blocks.columns import columns_from_value as from_value
-from colonnade.blocks.columns import columns_to_value as to_value
+from colonnade.blocks.column_values import columns_from_value as from_value
+from colonnade.blocks.column_values import columns_to_value as to_value
+from colonnade.blocks.csr_columns import CsrColumns
 from colonnade.blocks.linear import FullSteps, LazySteps, LinearBlock
 from colonnade.objective.penalties import L2, NonConvex
 from colonnade.runtimes.wire import decode, encode

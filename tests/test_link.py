@@ -13,8 +13,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import PartyFailed, PartySilent, ProtocolError
-from colonnade.runtimes.endpoint import ABORT, ALIVE, BYE, DATA, DIED, MALFORMED, MAX_MESSAGE, PROBE
-from colonnade.runtimes.frames import pack_frame, pack_message, unpack_message
+from colonnade.runtimes.endpoint import DIED, MALFORMED
+from colonnade.runtimes.frames import (
+    ABORT,
+    ALIVE,
+    BYE,
+    DATA,
+    MAX_MESSAGE,
+    PROBE,
+    pack_frame,
+    pack_message,
+    unpack_message,
+)
 from colonnade.runtimes.link import SocketNet
 from colonnade.runtimes.wire import encode
 

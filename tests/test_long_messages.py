@@ -7,6 +7,7 @@ import hmac
 import struct
 import zlib
 from functools import partial
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,9 +24,8 @@ from colonnade.ledger.lines import digest
 from colonnade.remote import peer_line
 from colonnade.remote.network_net import NetworkNet
 from colonnade.remote.reliable import Reliable
-from colonnade.runtimes import inbox, pieces
-from colonnade.runtimes.endpoint import DATA, END, LONG, MAX_MESSAGE, PIECE
-from colonnade.runtimes.frames import HEAD, FrameReader, pack_message
+from colonnade.runtimes import mailboxes, pieces
+from colonnade.runtimes.frames import DATA, END, HEAD, LONG, MAX_MESSAGE, PIECE, FrameReader, pack_message
 from colonnade.runtimes.pieces import Arriving, Leaving
 from colonnade.runtimes.wire import decode, encode
 from colonnade.service.training import take_part
@@ -107,10 +107,14 @@ HOSTILE = {
     "a message too early": (EARLY, "long message 1 for step 'rows' came, though another one was"),
     "the same twice": ([*GOOD, *GOOD], "long message 0 for step 'rows' came, though another one was"),
     "flags that are none": (
-        [beginning(1024, hole(1024, code=0)), raw(PIECE, 0, struct.pack("<Q", 0), b"\2" * 1024)],
+        [beginning(5000, hole(5000, code=0)), raw(PIECE, 0, struct.pack("<Q", 0), b"\2" * 1024)],
         "a bool other than 0 and 1",
     ),
     "other sizes than it has": ([beginning(8001, hole(1000))], "announces 8001 bytes in pieces, its arrays have 8000"),
+    "a short one in pieces": (
+        [beginning(800, hole(100))],
+        "a message of 811 bytes for step 'rows' comes in pieces, as",
+    ),
     "no sizes": ([raw(LONG, 0)], "the beginning of a long message for step '' is cut off"),
     "a cut piece": ([GOOD[0], raw(PIECE, 0, b"123")], "a piece of a message for step 'rows' is cut off"),
     "a hole in a short one": ([raw(DATA, 0, hole(3))], "a hole where its bytes should be"),
@@ -279,7 +283,7 @@ def test_a_receiver_whose_line_takes_nothing_is_named(monkeypatch):
 
 def test_a_receiver_that_never_reads_is_named(monkeypatch):
     """It takes the first message and its window, and then asks the sender to wait."""
-    monkeypatch.setattr(inbox, "AHEAD", 1 << 20)
+    monkeypatch.setattr(mailboxes, "AHEAD", 1 << 20)
     monkeypatch.setattr(peer_line, "Reliable", partial(Reliable, 1 << 18))
 
     async def send(net, peer):
@@ -315,6 +319,48 @@ def test_who_gives_a_message_up_leaves_the_line_in_order(monkeypatch):
         with Federation("a", "b") as federation:
             found = await federation.all({"a": (send, "b"), "b": (take, "a")})
             np.testing.assert_array_equal(found["b"], ROWS)
+
+    run(scenario)
+
+
+def test_who_takes_less_takes_no_more_in_one_frame_either():
+    async def send(net, peer):
+        net.lines[peer].push(pack_message(DATA, 0, "rows", ROWS[:300]))
+        await net.recv(peer, "never")
+
+    async def take(net, peer):
+        net.make_room(2000)
+        return await net.recv(peer, "rows")
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            found = await federation.all({"a": (send, "b"), "b": (take, "a")})
+            assert (type(found["b"]), found["b"].party) == (PartyFailed, "a")
+            assert "a message of 2433 bytes came, at most 2000 are taken here" in str(found["b"])
+
+    run(scenario)
+
+
+def test_a_sender_that_gives_every_message_up_is_silent_in_the_end():
+    """What moves puts the deadline off, for as long as one message takes, and not for ever."""
+
+    async def send(net, peer):
+        for seq in count():
+            if net.broken is not None:
+                return
+            head, first, *_ = frames_of(ROWS, seq)
+            for frame in (head, first, raw(END, seq)):
+                net.lines[peer].push(frame)
+            await asyncio.sleep(0.02)
+
+    async def take(net, peer):
+        net.make_room(20 * SIZES["PIECE"])
+        await net.recv(peer, "rows")
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            found = await federation.all({"a": (send, "b"), "b": (take, "a")}, deadline=1.0)
+            assert (type(found["b"]), found["b"].party, found["b"].step) == (PartySilent, "a", "rows")
 
     run(scenario)
 
@@ -396,7 +442,7 @@ def test_nobody_is_believed_to_move_a_message_for_ever():
 
 def test_two_that_send_before_they_read_do_not_wait_for_each_other(monkeypatch):
     """What waits at both is more than that at which a sender is asked to wait."""
-    monkeypatch.setattr(inbox, "AHEAD", 1 << 14)
+    monkeypatch.setattr(mailboxes, "AHEAD", 1 << 14)
     small_window(monkeypatch)
 
     async def exchange(net, peer):

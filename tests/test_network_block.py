@@ -15,7 +15,7 @@ from torch import nn
 
 import colonnade as cn
 import network_makers
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.blocks.linear import LinearBlock
 from colonnade.errors import DataError, OptionError
 from colonnade.networks import torch_modules as modules
@@ -332,7 +332,7 @@ def test_an_automatic_step_bears_small_batches_of_rare_columns():
 
 
 def columns(table):
-    from colonnade.blocks.columns import DenseColumns
+    from colonnade.blocks.dense_columns import DenseColumns
 
     return DenseColumns(table)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.defences import Bottleneck, DistanceCorrelation, LabelCorrelation, NoisyEmbeddings
 from colonnade.errors import OptionError
 from colonnade.families import family

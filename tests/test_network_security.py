@@ -23,8 +23,7 @@ from colonnade.remote.listener import Listener
 from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.streams import MAX_LINE_MESSAGE, Stream
 from colonnade.remote.terms import RunTerms
-from colonnade.runtimes.endpoint import DATA, MAX_MESSAGE
-from colonnade.runtimes.frames import HEADER, pack_frame, pack_message
+from colonnade.runtimes.frames import DATA, HEADER, MAX_MESSAGE, pack_frame, pack_message
 from colonnade.runtimes.wire import decode
 from contracts import programs
 from federations import AUTHORITY, PATIENCE, Federation, more, ping, pong, run, until, when

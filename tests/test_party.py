@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.data.party import check_together
+from colonnade.data.together import check_together
 from colonnade.errors import DataError, LabelError, OptionError
 
 X = np.arange(12.0).reshape(4, 3)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn import linear_model
 
 import colonnade as cn
-from colonnade.blocks.columns import columns_to_value, with_ones
+from colonnade.blocks.column_values import columns_to_value, with_ones
 from colonnade.errors import OptionError
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from sklearn.datasets import load_breast_cancer
 
 import colonnade as cn
 from colonnade.alignment.protocol import align
-from colonnade.blocks.columns import columns_from_value, columns_to_value, rows_of_value
+from colonnade.blocks.column_values import columns_from_value, columns_to_value, rows_of_value
 from colonnade.cli.main import main
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError, RunFailed
 from colonnade.families.training import TrainingPart

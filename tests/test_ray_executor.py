@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.row_blocks import BLOCK
 from colonnade.errors import OptionError, RunFailed
 from colonnade.workers.engine import Engine

@@ -12,7 +12,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.algorithms import ALGORITHMS
-from colonnade.algorithms.block_newton import NewtonParty
+from colonnade.newton.party import NewtonParty
 from colonnade.runtimes.net import PASSING, TOTAL
 from colonnade.sums.masked import PairwiseSum
 from colonnade.views.directions import public_signs
@@ -56,7 +56,7 @@ def test_every_algorithm_is_looked_at():
 
 def with_signs(monkeypatch, drawn):
     """Block Newton with signs of its pieces from elsewhere, however it draws them."""
-    direction = NewtonParty._direction
+    direction = NewtonParty.direction
 
     def signed(self, epoch, *told):
         found = direction(self, epoch, *told)
@@ -64,7 +64,7 @@ def with_signs(monkeypatch, drawn):
             found[:, 1:] = found[:, :1] * drawn(self, epoch, *found.shape)[:, 1:]
         return found
 
-    monkeypatch.setattr(NewtonParty, "_direction", signed)
+    monkeypatch.setattr(NewtonParty, "direction", signed)
 
 
 @pytest.mark.parametrize("into", PARTIES)

@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
-from colonnade.blocks.columns import CsrColumns, DenseColumns
+from colonnade.blocks.csr_columns import CsrColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.rules import RULES, Rule
 from colonnade.errors import OptionError

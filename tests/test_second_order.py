@@ -7,7 +7,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from colonnade.blocks import second_order
-from colonnade.blocks.columns import CsrColumns, DenseColumns
+from colonnade.blocks.csr_columns import CsrColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.row_blocks import BLOCK, in_order, run_of, sum_ends, threads
 from colonnade.blocks.second_order import Judgement
 from colonnade.errors import OptionError

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from colonnade.blocks.columns import Needed, columns_from_value, columns_to_value
+from colonnade.blocks.column_values import columns_from_value, columns_to_value
+from colonnade.blocks.columns import Needed
 from colonnade.blocks.row_blocks import BLOCK
 from colonnade.blocks.second_order import Judgement
 from colonnade.errors import OptionError
@@ -114,7 +115,7 @@ def test_columns_that_occur_nowhere_are_left_out_at_the_workers() -> None:
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_column_of_ones_is_added_at_the_workers(kind: str) -> None:
-    from colonnade.blocks.columns import with_ones
+    from colonnade.blocks.column_values import with_ones
 
     value, rows = TABLES[kind], LISTS["range"]
     known, found = columns_from_value(with_ones(value)), ShardedColumns.place(Here(2), value).with_ones()

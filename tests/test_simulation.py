@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import ColonnadeError, OptionError, PartyFailed, PartySilent
-from colonnade.runtimes.endpoint import FRAME_OVERHEAD
+from colonnade.runtimes.frames import FRAME_OVERHEAD
 from colonnade.runtimes.simulation import Faults, Simulation
 from colonnade.runtimes.wire import encoded_size
 from contracts import programs

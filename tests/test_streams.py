@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.row_blocks import BLOCK
 from colonnade.blocks.second_order import Judgement
 from colonnade.errors import DataError, TomlError
@@ -268,6 +268,17 @@ def test_files_that_differ_are_refused_by_file_and_column(tmp_path, ending, colu
         load(settings_of(tmp_path, source=f"*.{ending}", id="id"))
 
 
+def test_ids_that_lose_digits_beside_another_files_floats_are_refused(tmp_path):
+    """DuckDB reads whole numbers and floats of 32 bits together as floats of 32 bits."""
+    con = duckdb.connect()
+    con.execute(f"COPY (SELECT 16777217 AS id, 1.5 AS a) TO '{tmp_path}/1.parquet'")
+    con.execute(f"COPY (SELECT 7::FLOAT AS id, 2.5 AS a) TO '{tmp_path}/2.parquet'")
+    with pytest.raises(DataError, match="ids must be whole numbers or text"):
+        load(settings_of(tmp_path, source="*.parquet", id="id"))
+    con.execute(f"COPY (SELECT 5 AS id, 1.5 AS a) TO '{tmp_path}/1.parquet'")
+    assert load(settings_of(tmp_path, source="*.parquet", id="id")).ids.tolist() == [5, 7]
+
+
 def test_files_may_have_more_columns_than_are_named(tmp_path):
     con = duckdb.connect()
     con.execute(f"COPY (SELECT 1.5 AS a, 2 AS z FROM range(3)) TO '{tmp_path}/1.parquet'")
@@ -358,3 +369,87 @@ def test_rows_on_the_disk_take_no_memory(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, capture_output=True, text=True)
     assert int(run.stdout) < 100_000_000  # 32 MB of rows' numbers and weights, 20 MB of buffers, and room to spare
+
+
+@pytest.mark.parametrize("more", [{"dtype": "float64"}, {}])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_folders_name_is_no_column(tmp_path, more, ending):
+    """DuckDB would take a folder like a=5 for a column, even in the place of one of the file's own."""
+    con = duckdb.connect()
+    for number in (5, 6):
+        (tmp_path / f"a={number}" / "b=7").mkdir(parents=True)
+        rows = f"SELECT range + {number}0 AS id, range * 1.5 AS a FROM range(3)"
+        con.execute(f"COPY ({rows}) TO '{tmp_path}/a={number}/b=7/1.{ending}'")
+    for source, count in ((f"a=5/b=7/1.{ending}", 1), (f"*/*/1.{ending}", 2)):
+        table = load(settings_of(tmp_path, source=source, id="id", **more))
+        assert {name: column.values.tolist() for name, column in table.columns.items()} == {"a": [0, 1.5, 3] * count}
+    if ending == "parquet":
+        table = load(settings_of(tmp_path, sql="SELECT * FROM source", source="a=5/b=7/1.parquet", id="id", **more))
+        assert [*table.columns] == ["a"]
+
+
+@pytest.mark.parametrize("more", [{"dtype": "float64"}, {"memory": "50MB"}, {}])
+def test_a_damaged_file_is_one_sentence(tmp_path, more):
+    """DuckDB sees it as it reads the pages, long after it has seen that this is a Parquet file."""
+    con = duckdb.connect()
+    con.execute(f"COPY (SELECT range AS id, random() AS a FROM range(50000)) TO '{tmp_path}/1.parquet'")
+    content = bytearray((tmp_path / "1.parquet").read_bytes())
+    for at in range(len(content) // 3, 2 * len(content) // 3, 97):
+        content[at] ^= 0xFF
+    (tmp_path / "1.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=r"1\.parquet can't be read: ") as error:
+        prepared(preparation.fit(table := load(settings_of(tmp_path, source="1.parquet", **more))), table, Storage())
+    assert "\n" not in str(error.value)
+
+
+# -- files that change between two passes ------------------------------------------------------------------------------
+
+
+def another(folder, path, rows=ROWS):
+    """Put another file in the place of one, as a nightly export does: as many rows, and other people in them."""
+    new = path.with_name("new.tmp")
+    con = duckdb.connect()
+    con.execute(f"COPY (FROM '{folder}/whole.parquet' ORDER BY id DESC LIMIT {rows}) TO '{new}' (FORMAT PARQUET)")
+    new.replace(path)
+
+
+@pytest.mark.parametrize("source", ["whole.parquet", "*.parquet"])
+@pytest.mark.parametrize("rows", [ROWS, 10])
+def test_a_file_that_takes_anothers_place_between_two_passes_is_refused(folder, tmp_path, source, rows):
+    path = tmp_path / "whole.parquet"
+    path.write_bytes((folder / "whole.parquet").read_bytes())
+    table = load(settings_of(tmp_path, source=source, id="id", label="y", dtype="float64"))
+    learned = preparation.fit(table)
+    another(folder, path, rows)
+    for chosen in (table, table.take(np.arange(0, ROWS, 3)), table.take(np.arange(ROWS)[::-1].copy())):
+        with pytest.raises(DataError, match=r"whole\.parquet was changed while it was being read; start again"):
+            prepared(learned, chosen, Storage())
+    with pytest.raises(DataError, match="was changed while it was being read"):
+        _ = table.columns["a"]
+    path.unlink()
+    with pytest.raises(DataError, match="was changed while it was being read"):
+        prepared(learned, table, Storage())
+
+
+def test_an_array_file_that_is_written_to_is_refused_and_one_in_its_place_is_not_read(tmp_path):
+    X = np.random.default_rng(6).standard_normal((500, 4))
+    np.save(tmp_path / "x.npy", X)
+    table = load(settings_of(tmp_path, source="x.npy", dtype="float64"))
+    np.save(tmp_path / "new.npy", X + 1)
+    (tmp_path / "new.npy").replace(tmp_path / "x.npy")
+    assert (table.columns["x2"].values == X[:, 2]).all()  # of the file that was opened
+    table = load(settings_of(tmp_path, source="x.npy", dtype="float64"))
+    (tmp_path / "x.npy").touch()
+    with pytest.raises(DataError, match=r"x\.npy was changed while it was being read"):
+        _ = table.columns["x2"]
+
+
+def test_a_store_whose_file_changes_is_refused(folder):
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    store.pipe("/shop/0.parquet", (folder / "parts" / "0.parquet").read_bytes())
+    table = load(settings_of(folder, source="memory://shop/*.parquet", id="id", label="y"))
+    assert len(table.columns["a"].values) == ROWS // 3
+    store.pipe("/shop/0.parquet", (folder / "parts" / "1.parquet").read_bytes())
+    with pytest.raises(DataError, match=r"0\.parquet was changed while it was being read"):
+        _ = table.columns["a"]

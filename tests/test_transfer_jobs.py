@@ -77,6 +77,13 @@ def test_a_job_of_transfer_learning_is_the_estimator(tmp_path):
         assert result.classes.tolist() == ["no", "yes"]  # the target predicts, so it is told
 
 
+def test_a_person_is_one_row_of_transfer_learning():
+    with pytest.raises(
+        OptionError, match="'expand' does not go with transfer learning, whose sums over rows hide a pers"
+    ):
+        job_for(transferred(GOOD) + '\n[alignment]\nduplicates = "expand"\n')
+
+
 def test_what_a_job_of_transfer_learning_says():
     read = job_for(transferred(GOOD))
     assert (read.family, read.loss, read.protection) == ("transfer", "logistic", "plain")

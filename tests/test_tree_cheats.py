@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.blocks.columns import columns_from_value
+from colonnade.blocks.column_values import columns_from_value
 from colonnade.boosting.options import TreePart
 from colonnade.boosting.partner import (
     ANSWER,

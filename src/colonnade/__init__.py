@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.alignment.common_rows import align_parties
     from colonnade.data.identity import Identity
-    from colonnade.data.party import Party, split
+    from colonnade.data.party import Party
     from colonnade.data.site import Site, split_rows
+    from colonnade.data.split_table import split
     from colonnade.estimators.binning import Binning
     from colonnade.estimators.glms import (
         GammaRegression,
@@ -97,7 +98,7 @@ _HOME = {
     "Site": "colonnade.data.site",
     "split_rows": "colonnade.data.site",
     "Party": "colonnade.data.party",
-    "split": "colonnade.data.party",
+    "split": "colonnade.data.split_table",
     "Faults": "colonnade.runtimes.simulation",
     "Processes": "colonnade.runtimes.processes",
     "Simulation": "colonnade.runtimes.simulation",

@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from colonnade import errors
-from colonnade.runtimes import endpoint
+from colonnade.runtimes import frames
 
 SECRET = "patient 4711 is ill"
 
@@ -354,9 +354,9 @@ async def return_list(net):
 
 async def send_too_much(net, to):
     net.longest = 1000
-    await net.send(to, "value", bytes(1000 - 9 - len("value") - endpoint.FRAME_OVERHEAD))
+    await net.send(to, "value", bytes(1000 - 9 - len("value") - frames.FRAME_OVERHEAD))
     try:
-        await net.send(to, "value", bytes(1001 - 9 - len("value") - endpoint.FRAME_OVERHEAD))
+        await net.send(to, "value", bytes(1001 - 9 - len("value") - frames.FRAME_OVERHEAD))
     except errors.OversizedMessage:
         await net.send(to, "value", b"refused")
         raise

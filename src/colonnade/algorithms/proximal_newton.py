@@ -23,20 +23,19 @@ Everybody tells contributions to scores, as in other algorithms, and no directio
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from colonnade.algorithms.newton_leader import Leader
 from colonnade.blocks import FloatArray
 from colonnade.blocks.newton import LIMIT, SMALLEST, NewtonBlock, OfRows
 from colonnade.blocks.subspace import Held
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.kernels import coordinates, gram
+from colonnade.newton.leader import Leader
+from colonnade.newton.party import NewtonParty
+from colonnade.newton.told_signals import told_signals
 from colonnade.objective.penalties import ElasticNet
-
-if TYPE_CHECKING:
-    from colonnade.algorithms.block_newton import NewtonParty
 
 # Sweeps before the coefficients that are not 0 are solved for exactly, how often that is done, and when it is enough.
 _SWEEPS, _SOLVED, _REST = 12, 40, 1e-22
@@ -139,6 +138,7 @@ class ProximalNewton:
 
     def __init__(self, party: NewtonParty) -> None:
         self.party, self.session, self.net, self.block = party, party.session, party.net, party.block
+        self.used = party.used
         self.model = ProximalModel(party.own)
         self.leader: Leader | None = party.leader
         self.theta = self.before = self._point()
@@ -146,7 +146,6 @@ class ProximalNewton:
         self.scores: list[FloatArray | None] = [None, None]  # of training and validation rows at the last point
         self.older: list[FloatArray | None] = [None, None]  # and at the one before
         self.objective = math.inf
-        party.fine = True  # signals in full: tau is judged by small differences
 
     def _point(self) -> FloatArray:
         weights = self.block.weights
@@ -159,49 +158,43 @@ class ProximalNewton:
 
     async def begin(self) -> bool:
         """Sum the scores of all rows where training starts; says whether to go on."""
-        party, session = self.party, self.session
-        party._start_anew()
-        party.fine = True
-        for holder, rows in party.chosen:
-            party.held = await party._held_of(session.train, rows, holder, 0) or party.held
-        if (part := session.validation) is not None:
-            for holder, rows in part.owned.items():
-                party.watched = await party._held_of(part, rows, holder, 0) or party.watched
-        self.scores = self.older = [None if one is None else one.z for one in (party.held, party.watched)]
+        self.party.start_anew()
+        await self.used.look(0)
+        self.scores = self.older = [None if one is None else one.z for one in (self.used.held, self.used.watched)]
         return await self._judge(0, 0.0, 0.0)
 
     async def round(self, epoch: int) -> bool:
         """One exchange: signals at the point ahead, a proximal step of everybody, and what comes of it."""
-        party, session = self.party, self.session
+        party, session, used = self.party, self.session, self.used
         # 1. Everybody goes ahead, and label holders tell the signals there.
         y = self.theta + self.momentum * (self.theta - self.before)
         ahead = [
             None if now is None or then is None else now + self.momentum * (now - then)
             for now, then in zip(self.scores, self.older, strict=True)
         ]
-        for held, z in zip((party.held, party.watched), ahead, strict=True):
+        for held, z in zip((used.held, used.watched), ahead, strict=True):
             if held is not None and z is not None:
                 held.z = z
-        signals, curvatures = await party._signals()
-        touched = sum(self.block.touched(rows) for _, rows in party.chosen)
+        signals, curvatures = await told_signals(used, fine=True)  # in full: tau is judged by small differences
+        touched = used.touched()
         await self.net.work(2 * touched, "backward")
         # 2. Everybody goes to the minimum of its own model.
         self._go_to(y)
-        gradient = party.own.gradient(signals, party.rows)
-        self.model.refresh(curvatures, party.rows)
+        gradient = party.own.gradient(signals, used.count)
+        self.model.refresh(curvatures, used.count)
         u, bends = self.model.minimum(y, gradient, self.tau)
         self._go_to(u)
         await self.net.work(touched, "forward")
         # 3. The scores there are summed at the label holders, which see how far above its tangent the loss is.
-        found = [party.held, party.watched]
+        found = [used.held, used.watched]
         new: list[FloatArray | None] = [None, None]
         for at, part in enumerate((session.train, session.validation)):
-            for holder, rows in party.chosen if at == 0 else () if part is None else part.owned.items():
+            for holder, rows in used.chosen if at == 0 else () if part is None else part.owned.items():
                 if part is not None:
                     z = await session.scores_of(part, rows, holder)
                     new[at] = z if holder == self.net.me and z is not None else new[at]
         session.count_round(epoch)
-        above = self._above_tangent(party.held, new[0])
+        above = self._above_tangent(used.held, new[0])
         for held, z in zip(found, new, strict=True):
             if held is not None and z is not None:
                 held.z = z
@@ -214,18 +207,18 @@ class ProximalNewton:
         """Return this holder's share of L(z_new) - L(z_y) - s'(z_new - z_y), as a mean over all rows."""
         if held is None or new is None:
             return 0.0
-        loss, y = self.party.loss, held.y
+        loss, y = self.session.job.loss, held.y
         rise = loss.values(new, y) - loss.values(held.z, y)
         along = (loss.signal(held.z, y) * (new - held.z)).reshape(len(rise), -1).sum(axis=1)
-        return float((rise - along).sum()) / self.party.rows
+        return float((rise - along).sum()) / self.used.count
 
     async def _judge(self, epoch: int, bends: float, above: float, point: Any = None, scores: Any = None) -> bool:
         """Sum up what everybody measured, hear the leader's verdict, and go back where it says so."""
-        party, session = self.party, self.session
-        parts = [(party.held, party.rows)]
+        party, session, used = self.party, self.session, self.used
+        parts = [(used.held, used.count)]
         if session.validation is not None:
-            parts.append((party.watched, session.validation.rows))
-            session.see(*((None, None) if party.watched is None else (party.watched.z, party.watched.y)))
+            parts.append((used.watched, session.validation.rows))
+            session.see(*((None, None) if used.watched is None else (used.watched.z, used.watched.y)))
         shares = [
             share
             for held, rows in parts
@@ -243,7 +236,7 @@ class ProximalNewton:
         if not step.accepted and point is not None:
             (self.theta, self.before), (self.scores, self.older) = point, scores
             self._go_to(self.theta)
-            for held, z in zip((party.held, party.watched), self.scores, strict=True):
+            for held, z in zip((used.held, used.watched), self.scores, strict=True):
                 if held is not None and z is not None:
                     held.z = z
         self.momentum, self.tau = step.momentum, step.tau
@@ -287,18 +280,17 @@ class ProximalNewton:
     def thaw(self, state: Any) -> None:
         """Take back what `freeze` gave."""
         told, before, scores, older, curved, leader = state
-        party, session = self.party, self.session
-        party._start_anew()
-        party.fine = True
+        party, session, used = self.party, self.session, self.used
+        party.start_anew()
         (self.momentum, self.tau, self.pace, self.objective), self.before = told, before.copy()
         self.theta, self.scores, self.older = self._point(), list(scores), list(older)
         if curved:
-            known = [(rows, one) for (_, rows), one in zip(party.chosen, curved, strict=True)]
-            party.own.take(known, party.rows)
-            self.model.make(party.rows)
+            known = [(rows, one) for (_, rows), one in zip(used.chosen, curved, strict=True)]
+            party.own.take(known, used.count)
+            self.model.make(used.count)
         if scores[0] is not None:
-            party.held = party._hold(session.train, dict(party.chosen)[self.net.me], scores[0])
+            used.held = used.hold(session.train, dict(used.chosen)[self.net.me], scores[0])
         if scores[1] is not None and session.validation is not None:
-            party.watched = party._hold(session.validation, session.validation.owned[self.net.me], scores[1])
+            used.watched = used.hold(session.validation, session.validation.owned[self.net.me], scores[1])
         if self.leader is not None:
             self.leader.thaw(leader)

@@ -12,7 +12,8 @@ from colonnade.alignment.joining import INNER, LEFT, Joining, join_packed
 from colonnade.alignment.protocol import check_options
 from colonnade.alignment.role import AUTO, MOST
 from colonnade.data.ids import REFUSE, pack
-from colonnade.data.party import Party, check_names
+from colonnade.data.party import Party
+from colonnade.data.together import check_names
 from colonnade.errors import DataError
 from colonnade.progress import Line, of_transfer
 from colonnade.runtimes.net import Runtime, check_runtime

@@ -56,6 +56,7 @@ class ServedIds:
         private_files.make_folder(folder)
         self._folder, self._ids, self.rows = folder, digest_of(packed), len(packed[1])
         self._lock = _locked(folder)
+        self._rows_kept: Array | None = None  # the file of rows, open before other runs may use the folder
         kept = _read(folder / "key", self._ids)
         if kept is None:
             self._begin()
@@ -155,6 +156,7 @@ class ServedIds:
         private_files.write(self._folder / "rows", order.astype("<u4").tobytes())
         tags.save(self._folder / "tags")
         self._tags, self._of_rows = tags.digest(), self._digest_of_rows()
+        self._rows_kept = self._opened_rows()
         self._save()
         (self._folder / "portions").unlink(missing_ok=True)
         return tags
@@ -165,6 +167,7 @@ class ServedIds:
         if found is None or self._digest_of_rows() != self._of_rows:
             self._tags = self._of_rows = b""
             return None
+        self._rows_kept = self._opened_rows()
         return found
 
     def _digest_of_rows(self) -> bytes:
@@ -179,10 +182,16 @@ class ServedIds:
 
     def rows_of(self, places: Array) -> Array:
         """Return the rows of the tags at these places."""
+        if self._rows_kept is None:
+            self._rows_kept = self._opened_rows()
+        return np.asarray(self._rows_kept[places], np.int64)
+
+    def _opened_rows(self) -> Array:
+        """Return the file of rows as it is now: another run with other ids may soon put one of its own there."""
         kept = np.memmap(self._folder / "rows", "<u4", "r")
-        if len(kept) != self.rows:  # another run has begun there with other ids
+        if len(kept) != self.rows:
             raise CheckpointError(f"the file of rows in {str(self._folder)!r} was changed; start again")
-        return np.asarray(kept[places], np.int64)
+        return kept
 
 
 async def on_disk(net: Net, folder: Path, function: Callable[..., T], *args: Any) -> T:

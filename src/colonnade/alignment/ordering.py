@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.crypto.keystream import Keystream
 from colonnade.kernels import ids as kernels
 
 Array = npt.NDArray[Any]
@@ -97,6 +98,11 @@ def in_order(words: Words) -> Order:
     return Ordered(words.reshape(-1), words.reshape(-1)[1:], 2).order
 
 
+def hidden_order(count: int, secret: bytes) -> Order:
+    """Return so many rows in an order that only who knows the secret, of 32 bytes, can work out."""
+    return np.argsort(Keystream(secret).words(count)).astype(np.uint32)
+
+
 def positions(
     keys: Words, order: Array, wanted: Words, heads: Array | None = None
 ) -> tuple[Rows, npt.NDArray[np.bool_]]:
@@ -108,9 +114,15 @@ def positions(
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
     heads = keys[order, 0] if heads is None else heads
     last, at = len(keys) - 1, np.searchsorted(heads, wanted[:, 0])
-    while True:  # a second pass is needed only where two keys agree in their first half
+    rows = order[np.minimum(at, last)]
+    ahead = np.flatnonzero((keys[rows, 0] == wanted[:, 0]) & (keys[rows, 1] < wanted[:, 1]))
+    if len(ahead):  # hashes hardly ever agree in their first half, but a party that lies may send a million that do
+        heads_of, tails_of = wanted[ahead].T
+
+        def less(at: Rows) -> npt.NDArray[np.bool_]:
+            found: npt.NDArray[np.bool_] = keys[order[np.minimum(at, last)], 1] < tails_of
+            return found
+
+        at[ahead] = halved(at[ahead], np.searchsorted(heads, heads_of, "right"), less)
         rows = order[np.minimum(at, last)]
-        ahead = (keys[rows, 0] == wanted[:, 0]) & (keys[rows, 1] < wanted[:, 1]) & (at < last)
-        if not ahead.any():
-            return rows.astype(np.int64), (keys[rows] == wanted).all(axis=1)
-        at += ahead
+    return rows.astype(np.int64), (keys[rows] == wanted).all(axis=1)

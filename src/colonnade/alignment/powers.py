@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Mapping
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from colonnade.alignment.ordering import in_order
-from colonnade.alignment.role import MOST, POWERS, Met, Role, Rows, chunks
+from colonnade.alignment.ordering import Order, hidden_order, in_order, positions
+from colonnade.alignment.role import MOST, POWERS, Met, Role, Rows, chunks, count_of
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.group import POINT, Secret, fingerprints
 from colonnade.crypto.masks import KeyPair
 from colonnade.crypto.oblivious_store import Words
 from colonnade.data.ids import Bytes, Packed, digests
+from colonnade.data.packed_ids import taken
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
@@ -30,10 +31,30 @@ class PowersRole(Role):
     ) -> None:
         super().__init__(net, packed, minimum, leader, most, method)
         self.secret = Secret()
+        self.order: Order | None = None  # in which its ids are blinded, where that is not the order of its rows
+
+    def hide_order(self) -> None:
+        """Blind ids in an order that nobody else knows.
+
+        What a partner raises to different powers is found again among the common ids, so that it could learn where in
+        the message, and so in which part of the rows, each of these stood.
+        """
+        self.order = hidden_order(self.rows, self.net.secret("order of blinded ids"))
+
+    def rows_at(self, places: Rows) -> Rows:
+        """Return the rows at these places of the order."""
+        return places if self.order is None else self.order[places].astype(np.int64)
+
+    def digests_at(self, part: slice) -> Bytes:
+        """Return digests of the ids at these places of the order."""
+        if self.order is None:
+            return digests(self.packed, part)
+        some = taken(self.packed, self.order[part].astype(np.int64))
+        return digests(some, slice(0, part.stop - part.start))
 
     async def masked(self, part: slice) -> Bytes:
         """Return H(x) to the power of the secret for these ids of its own."""
-        digest = await self.net.in_thread(digests, self.packed, part)
+        digest = await self.net.in_thread(self.digests_at, part)
         self.names[part] = digest[:, :16].copy().view(">u8")
         points = await self.net.in_thread(self.secret.mask_digests, digest)
         await self.worked(len(points), MULTIPLICATION)
@@ -55,6 +76,7 @@ class PowersLeader(PowersRole):
         self.total = self.rows * (1 + len(self.followers))
         asked = max(self.minimum, *(other.minimum for other in met.values()))
         unblind = self.secret.inverse()
+        await self.net.in_thread(self.hide_order)
         hearing: dict[str, Awaitable[tuple[Words, Words]]] = {
             name: self.net.spawn(self.hear(name, other.rows, unblind)) for name, other in met.items()
         }
@@ -68,13 +90,23 @@ class PowersLeader(PowersRole):
             keys[name], share = await hearing[name]
             total ^= share
         common = np.flatnonzero(~total.any(axis=1))
+        self.check_sizes(len(common), met)
         common = common[in_order(self.names[common])]
         enough = common if len(common) >= asked else common[:0]  # if they are too few, only their number is told
         for name in self.followers:
             await self.net.send(name, "align common", (len(common), asked))
             await self.tell_words(name, "align common", keys[name][enough])
         await self.agree(self.names[enough], len(common), asked)
-        return enough
+        return self.rows_at(enough)
+
+    def check_sizes(self, common: int, met: Mapping[str, Met]) -> None:
+        """Refuse a follower that has more ids in common than it said that it has."""
+        for name, other in met.items():
+            if common > other.rows:
+                raise ProtocolError(
+                    f"party {name!r} said at step 'align size' that it has {other.rows:,} ids, and by its table at "
+                    f"step 'align table' it has {common:,} in common; ask it"
+                )
 
     async def hear(self, name: str, size: int, unblind: Secret) -> tuple[Words, Words]:
         """Steps 2 and 3 with one follower: return a key for each of the leader's ids, and the share found under it."""
@@ -89,8 +121,10 @@ class PowersLeader(PowersRole):
                     f"party {name!r} sent its table before it had masked its ids, at step 'align table'"
                 )
             await self.still_at_work()
-        table = await self.hear_words(name, "align table", oblivious_store.rows(size))
         keys, pads = prints[:, :2].copy(), prints[:, 2:]
+        if len(self.followers) == 1:
+            return keys, await self.net.in_thread(missing, keys, await self.hear_words(name, "align table", size))
+        table = await self.hear_words(name, "align table", oblivious_store.rows(size))
         return keys, await self.net.in_thread(oblivious_store.decode, table, size, keys) ^ pads
 
 
@@ -109,12 +143,17 @@ class PowersFollower(PowersRole):
             prints[part] = await self.net.in_thread(fingerprints, points)
             await self.net.send(self.leader, "align table", None)  # a sign of life
         keys, pads = prints[:, :2].copy(), prints[:, 2:]
-        table = await self.net.in_thread(lambda: oblivious_store.encode(keys, pads ^ self.shares(ciphers)))
+        if len(self.followers) == 1:
+            table = await self.net.in_thread(lambda: keys[in_order(keys)])
+        else:
+            table = await self.net.in_thread(lambda: oblivious_store.encode(keys, pads ^ self.shares(ciphers)))
         await answering  # the leader has no use for the table before it has all answers, and would only store it
         await self.tell_words(self.leader, "align table", table)
 
-        while (verdict := await self.net.recv(self.leader, "align common")) is None:
-            pass  # the leader is still at work
+        # The leader is at work on its own ids, and on those of each follower, of which it takes so many.
+        theirs = self.rows if len(self.followers) == 1 else min(MOST, met[self.leader].most)
+        most = len(self.followers) * (count_of(size, CHUNK) + count_of(theirs, CHUNK))
+        verdict = await self.behind_signs(self.leader, "align common", most)
         count, asked = self.check_verdict(verdict)
         told = await self.hear_words(self.leader, "align common", count if count >= asked else 0)
         rows = self.find(keys, told)
@@ -144,3 +183,11 @@ class PowersFollower(PowersRole):
             cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
             shares ^= np.frombuffer(cipher.update(names), "<u8").reshape(-1, 2)
         return shares
+
+
+def missing(keys: Words, told: Words) -> Words:
+    """Return for each key two words that are 0 if it is among those that a follower told, whatever their order."""
+    _, there = positions(told, in_order(told), keys)
+    found: Words = np.zeros((len(keys), 2), np.uint64)
+    found[~there] = 1
+    return found

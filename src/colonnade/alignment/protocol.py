@@ -13,13 +13,15 @@ These are all messages that leave a party:
     tag            from -> to           content
     align size     leader -> followers  how many ids it has, how many have to be common, whom it takes for the leader,
                    and back             how many ids it accepts from a partner, and which form it wants
-    align blinded  leader -> followers  1. H(x)^r for each of its ids x: points that look random without r
+    align blinded  leader -> followers  1. H(x)^r for each of its ids x, in an order that is drawn for this run: points
+                                        that look random without r
     align answer   follower -> leader   2. each of these points to the power s_j. The leader takes r away again and has
                                         H(x)^(s_j) of its own ids alone, as it does not know s_j
     align key      between followers    a public key, for the secret that every two followers share
     align table    follower -> leader   first an empty message per 2048 masked ids, as a sign of life; then
                                         3. for each of its ids y a share z_j(y), in an oblivious store in which whoever
-                                        knows H(y)^(s_j) finds it, and anybody else finds noise
+                                        knows H(y)^(s_j) finds it, and anybody else finds noise. Between two parties
+                                        there are no shares: just hashes of H(y)^(s_j), sorted, as many as it has ids
     align common   leader -> followers  first empty messages, as signs of life; then how many ids are common and how
                                         many have to be; then, if there are enough, 4. the ids x whose shares, one out
                                         of each table, add up to 0: as hashes of H(x)^(s_j), which mean something to
@@ -28,9 +30,10 @@ These are all messages that leave a party:
 
 Every two followers share a key, and both add what it makes of an id to their shares of that id, so that all shares of
 an id add up to 0. If one follower does not have the id, the others' shares are as good as random: the leader learns who
-is common to *all*, never to some. (With one follower the share is 0.) The leader multiplies once per id and party, a
-follower once per id of its own and of the leader's; ids go in chunks, which flow through all parties at once and
-through all cores of each.
+is common to *all*, never to some. The order of step 1 is drawn because a follower could raise points to several powers,
+and would see by which one a common id was raised, and so where among the leader's rows it stood. The leader multiplies
+once per id and party, a follower once per id of its own and of the leader's; ids go in chunks, which flow through all
+parties at once and through all cores of each.
 
 **oblivious-transfer** (`transfer`), for two parties and large sets: symmetric cryptography but for the first 624
 transfers (Pinkas, Rosulek, Trieu & Yanai, EUROCRYPT 2020). The follower has a secret s. The leader's ids are the keys
@@ -45,10 +48,12 @@ follower can work it out for every id: t(x) = q(x) + C(H1(x)) s. What a hash mak
                                         the store, masked by key streams of which the follower lacks one
     align challenge follower -> leader  first empty messages, as signs of life; then for each bin 8 random bytes
     align check    leader -> follower   sums over the columns of a bin, which only columns of a store satisfy
-    align values   follower -> leader   first empty messages, as signs of life; then, after all checks, 3. 96 bits
+    align values   follower -> leader   first empty messages, as signs of life, as many in each bin; then, after all
+                                        checks, 3. 96 bits
                                         of the value of each of its ids, in an order of their own; then empty messages
                                         again, one for each bin of which it has heard what is common
-    align common   leader -> follower   as above; and 4. bin by bin another 128 bits of the values that are common
+    align common   leader -> follower   as above; and 4. bin by bin another 128 bits of the values that are common,
+                                        in an order of their own
     align agreed   as above
 
 It takes a hundredth of the time per id, and as many bytes. The order of steps 2 and 3 is what makes it safe: no value
@@ -60,7 +65,7 @@ Schneider, Asokan & Pinkas, PoPETs 2017, for a server that does its work once). 
 as long as its ids stay as they are. The tag of an id x is 80 bits of a hash of x and H(x)^k, its proof another 128.
 
     align size     as above; the last thing it says is whether its tags are made
-    align blinded  asker -> server      1. H(x)^r for each of its ids, with a secret r of this run
+    align blinded  asker -> server      1. H(x)^r for each of its ids, with a secret r and an order of this run
     align answer   server -> asker      2. the same to the power k. The asker takes r away, and can make tags and proofs
                                         of its own ids alone
     align set      server -> asker      first empty messages, as signs of life, while it makes the tags of its ids; then

@@ -63,6 +63,16 @@ class Role:
         for name in self.followers:
             await self.net.send(name, "align common", None)
 
+    async def behind_signs(self, frm: str, step: str, most: int) -> Value:
+        """Receive what a party says behind its signs of life, of which its work is good for so many."""
+        for _ in range(most + 1):
+            value: Value = await self.net.recv(frm, step)
+            if value is not None:
+                return value
+        raise ProtocolError(
+            f"party {frm!r} sent more than {most:,} signs of life at step {step!r}, which is more than it has work for"
+        )
+
     async def worked(self, count: int, each: int) -> None:
         """Count what was done, and report the progress. each: what one costs, in the unit of `net.work`."""
         await self.net.work(count * each)
@@ -158,6 +168,11 @@ class Role:
                 f"have, or named one twice"
             )
         return rows
+
+
+def count_of(count: int, size: int) -> int:
+    """Return into how many pieces `chunks` cuts so many rows."""
+    return -(-count // size)
 
 
 def chunks(count: int, size: int) -> Iterator[slice]:

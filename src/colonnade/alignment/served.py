@@ -17,7 +17,7 @@ import numpy.typing as npt
 from colonnade.alignment.kept_tags import PORTION, ServedIds, on_disk
 from colonnade.alignment.ordering import in_order
 from colonnade.alignment.powers import CHUNK, MULTIPLICATION, PowersRole
-from colonnade.alignment.role import MOST, SERVED, Met, Rows, Words, chunks
+from colonnade.alignment.role import MOST, SERVED, Met, Rows, Words, chunks, count_of
 from colonnade.alignment.tags import HEAPS, Heads, Tags, Tails, tags_of_server
 from colonnade.crypto.group import Secret, hashed
 from colonnade.data.ids import Bytes, Packed, digests
@@ -51,6 +51,7 @@ class AskingParty(PowersRole):
     async def run(self, met: Mapping[str, Met]) -> Rows:
         """Find the common rows, once sizes are known."""
         asked = max(self.minimum, met[self.server].minimum)
+        await self.net.in_thread(self.hide_order)
         hearing, fetching = self.net.spawn(self.hear()), self.net.spawn(self.fetch(met[self.server].rows))
         for part in chunks(self.rows, CHUNK):
             await self.net.send(self.server, "align blinded", await self.masked(part))
@@ -65,7 +66,7 @@ class AskingParty(PowersRole):
             told = np.concatenate([places[rows, None].astype(np.uint64), prints[rows, 2:]], axis=1)
             await self.net.send(self.server, "align common", told)
         await self.agree(self.names[enough], len(common), asked)
-        return enough
+        return self.rows_at(enough)
 
     async def hear(self) -> npt.NDArray[np.uint64]:
         """Return the hashes of its ids under the server's key."""
@@ -78,8 +79,7 @@ class AskingParty(PowersRole):
 
     async def fetch(self, count: int) -> Tags:
         """Return the server's tags: those that were kept, if they are still its tags."""
-        while (digest := await self.net.recv(self.server, "align set")) is None:
-            pass  # the server still makes them
+        digest = await self.behind_signs(self.server, "align set", count_of(count, PORTION))
         if type(digest) is not bytes or len(digest) != 32:
             raise ProtocolError(f"party {self.server!r} sent no digest of its tags at step 'align set'")
         path = None if self.folder is None else tags_of_server(self.folder, self.server)
@@ -138,8 +138,7 @@ class ServingParty(PowersRole):
             for part in chunks(self.rows, _TAGS_CHUNK):
                 await self.net.send(self.leader, "align tags", np.asarray(tags.rest[part], np.uint64))
         await answering
-        while (verdict := await self.net.recv(self.leader, "align common")) is None:
-            pass  # the asker is still at work
+        verdict = await self.behind_signs(self.leader, "align common", count_of(count, CHUNK))
         common, asked = self.check_verdict(verdict)
         if common > count:
             raise ProtocolError(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from colonnade.alignment.ordering import Order, Ordered, by_number, in_order
-from colonnade.alignment.role import MOST, TRANSFER, Met, Role, Rows, chunks
+from colonnade.alignment.role import MOST, TRANSFER, Met, Role, Rows, chunks, count_of
 from colonnade.crypto import oblivious_store
 from colonnade.crypto.base_transfers import OFFER, Bytes, Choosing, answered
 from colonnade.crypto.group import POINT, hashed
@@ -42,13 +42,18 @@ _HASHED, _FOUND = 500, 2000  # what an id costs, in the unit of `net.work`: 1 µ
 
 def bins_of(rows: int) -> tuple[int, int]:
     """Return how many bins a leader with so many ids has, and how many of its ids each of them has room for."""
-    bins = -(-rows // BIN)
+    bins = count_of(rows, BIN)
+    return bins, fullest(rows, bins)
+
+
+def fullest(rows: int, bins: int) -> int:
+    """Return how many of so many ids a bin may have."""
     if bins == 1:
-        return 1, rows
+        return rows
     # Bernstein's bound: a bin holds more than mean + t with a chance below exp(-t^2 / (2 (mean + t/3))), which makes
     # less than 2^-40 for all bins together.
-    mean, log = -(-rows // bins), 29 + bins.bit_length()
-    return bins, mean + log // 3 + isqrt(log * log // 9 + 2 * log * mean) + 2
+    mean, log = count_of(rows, bins), 29 + bins.bit_length()
+    return mean + log // 3 + isqrt(log * log // 9 + 2 * log * mean) + 2
 
 
 def room_of(rows: int) -> int:
@@ -93,15 +98,26 @@ class _Transfer(Role):
         await self.in_pieces(hash_chunk, slice(0, self.rows), step, _HASHED)
         self.order, self.starts = await self.net.in_thread(by_number, found, bins)
 
-    async def in_pieces(self, work: Callable[[slice], None], part: slice, step: str, each: int) -> None:
-        """Call `work` for pieces of a part, some at a time, each time with a sign of life and a report of progress."""
+    async def in_pieces(
+        self, work: Callable[[slice], None], part: slice, step: str, each: int, signs: int | None = None
+    ) -> None:
+        """Call `work` for pieces of a part, some at a time, each time with a sign of life and a report of progress.
+
+        signs: how many there are in all, where their number would tell the other party how many ids the part has.
+        """
+        sent = 0
         waiting = [slice(part.start + a.start, part.start + a.stop) for a in chunks(part.stop - part.start, CHUNK)]
+        waiting = waiting or [part]  # what work takes by itself shows nobody that there is nothing to do
         while waiting:
             now, waiting = waiting[: cores()], waiting[cores() :]
             for task in [self.net.spawn(self.net.in_thread(work, piece)) for piece in now]:
                 await task
-            await self.net.send(self.other, step, None)
+            if signs is None or sent < signs:
+                await self.net.send(self.other, step, None)
+                sent += 1
             await self.worked(now[-1].stop - now[0].start, each)
+        for _ in range(sent, signs or 0):
+            await self.net.send(self.other, step, None)
 
     def bins(self) -> Iterator[slice]:
         """Return which part of the order each bin is."""
@@ -161,21 +177,23 @@ class TransferLeader(_Transfer):
         await self.into_bins(bins, offer.tobytes() + answer.tobytes(), "align columns")
         if np.diff(self.starts).max() > most:
             raise ProtocolError("a bin of ids is too full, which happens once in 2^40 runs; run it again")
+        count = met[self.other].rows
         for part in self.bins():
-            await self.give_bin(chooser, part, most)
+            await self.give_bin(chooser, part, most, count)
         self.names = np.empty((0, 2), np.uint64)
-        common = await self.compare(met[self.other].rows)
+        common = await self.compare(count, bins)
         enough = len(common) >= asked  # if they are too few, only their number is told
         await self.net.send(self.other, "align common", (len(common), asked))
         for number, part in enumerate(self.bins() if enough else ()):
             found = common[np.searchsorted(common, part.start) : np.searchsorted(common, part.stop)]
-            await self.net.send(self.other, "align common", self.proofs[found])
+            proofs = self.proofs[found]
+            await self.net.send(self.other, "align common", proofs[in_order(proofs)])  # which is not that of the rows
             if number >= _AHEAD:
                 await self.heard("align values")
         return await self.end(common if enough else common[:0], len(common), asked)
 
-    async def give_bin(self, chooser: Chooser, part: slice, most: int) -> None:
-        """Choose with the ids of a bin, look up their values, and pass the check."""
+    async def give_bin(self, chooser: Chooser, part: slice, most: int, count: int) -> None:
+        """Choose with the ids of a bin, look up their values, and pass the check; count: of the follower's ids."""
 
         def choose() -> tuple[Words, ...]:
             names, keys, words = self.keys_of(part)
@@ -191,24 +209,22 @@ class TransferLeader(_Transfer):
         names, keys, chosen, own, told = await self.net.in_thread(choose)
         await self.net.send(self.other, "align columns", told)
         await self.net.in_thread(look_up)
-        while (challenge := await self.net.recv(self.other, "align challenge")) is None:
-            pass  # the follower still hashes its ids
+        challenge = await self.behind_signs(self.other, "align challenge", count_of(count, CHUNK))
         if type(challenge) is not bytes or len(challenge) != 8:
             raise ProtocolError(f"party {self.other!r} sent no 8 bytes at step 'align challenge'")
         proof = await self.net.in_thread(chooser.prove, own, chosen, int.from_bytes(challenge, "little"))
         await self.net.send(self.other, "align check", proof)
         await self.worked(part.stop - part.start, _FOUND)
 
-    async def compare(self, count: int) -> Order:
+    async def compare(self, count: int, bins: int) -> Order:
         """Return which of its values the follower has too, by their place in the order of bins."""
         mine = await self.net.in_thread(Ordered, self.heads, self.tails)
         known, last = np.zeros(self.rows, np.bool_), 0
         for part in chunks(count, _VALUES):
             await self.still_at_work()
             shape, step = (part.stop - part.start, 3), "align values"
-            while (told := await self.net.recv(self.other, step)) is None:
-                pass  # the follower is still at work
-            told = expect_array(told, shape, np.uint32, self.other, step)
+            signs = 0 if part.start else bins * count_of(fullest(count, bins), CHUNK)
+            told = expect_array(await self.behind_signs(self.other, step, signs), shape, np.uint32, self.other, step)
             wanted = np.zeros((len(told), 2), np.uint64)
             wanted[:, 0] = told[:, 0] | told[:, 1].astype(np.uint64) << np.uint64(32)
             wanted[:, 1] = told[:, 2]
@@ -232,21 +248,25 @@ class TransferFollower(_Transfer):
             await self.net.recv(self.leader, "align reply"), (COLUMNS, POINT), np.uint8, self.leader, "align reply"
         )
         keys: Bytes = await self.net.in_thread(choosing.keys, answer, self.leader, "align reply")
-        keeper, (bins, most) = RowKeeper(bits, keys), bins_of(met[self.leader].rows)
+        self.leader_rows = met[self.leader].rows
+        keeper, (bins, most) = RowKeeper(bits, keys), bins_of(self.leader_rows)
         await self.into_bins(bins, choosing.offer.tobytes() + answer.tobytes(), "align challenge")
+        signs = count_of(fullest(self.rows, bins), CHUNK * cores())
         for part in self.bins():
-            await self.take_bin(keeper, part, most)
+            await self.take_bin(keeper, part, most, signs)
         self.names = np.empty((0, 2), np.uint64)
         await self.tell_values()
 
-        while (verdict := await self.net.recv(self.leader, "align common")) is None:
-            pass  # the leader is still at work
+        verdict = await self.behind_signs(self.leader, "align common", count_of(self.rows, _VALUES))
         count, asked = self.check_verdict(verdict)
         places = await self.hear_common(count) if count >= asked else np.empty(0, np.uint32)
         return await self.end(places, count, asked)
 
-    async def take_bin(self, keeper: RowKeeper, part: slice, most: int) -> None:
-        """Make the values of the ids of a bin, and check what the leader sent for it."""
+    async def take_bin(self, keeper: RowKeeper, part: slice, most: int, signs: int) -> None:
+        """Make the values of the ids of a bin, and check what the leader sent for it.
+
+        signs: of life, as many in each bin: from bins that have none a list of guesses could be thinned out.
+        """
 
         def look_up(piece: slice) -> None:
             names, keys, words = self.keys_of(piece)
@@ -254,8 +274,7 @@ class TransferFollower(_Transfer):
             found ^= coded(words) & keeper.secret
             self.keep(piece, names, found)
 
-        while (told := await self.net.recv(self.leader, "align columns")) is None:
-            pass  # the leader still hashes its ids
+        told = await self.behind_signs(self.leader, "align columns", count_of(self.leader_rows, CHUNK))
         length = words_for(oblivious_store.rows(most))
         told = expect_array(told, (COLUMNS, length), np.uint64, self.leader, "align columns")
         challenge = self.noise.bytes(8)
@@ -263,7 +282,7 @@ class TransferFollower(_Transfer):
         own = await self.net.in_thread(keeper.take, told)
         rows = await self.net.in_thread(rows_of, own)
         rows = rows[: oblivious_store.rows(most)]
-        await self.in_pieces(look_up, part, "align values", _FOUND)  # which may be many more than the leader's
+        await self.in_pieces(look_up, part, "align values", _FOUND, signs)  # which may be many more than the leader's
         proof, step = await self.net.recv(self.leader, "align check"), "align check"
         if type(proof) is not tuple or len(proof) != 2:
             raise ProtocolError(f"party {self.leader!r} sent no two arrays at step {step!r}")

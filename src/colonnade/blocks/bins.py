@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.columns import CsrColumns, DenseColumns, columns_to_value, value_of
+from colonnade.blocks.column_values import columns_to_value, value_of
+from colonnade.blocks.csr_columns import CsrColumns
 from colonnade.blocks.cuts import ColumnCells, DenseValues, SparseValues, SpreadColumns, SpreadValues, quantile_cuts
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.errors import DataError, OptionError, whole_number
 from colonnade.kernels import cells as kernels
 

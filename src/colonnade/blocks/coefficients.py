@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.phases import Ahead, Features, Layout
 from colonnade.objective.penalties import L2

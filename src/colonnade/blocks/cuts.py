@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.columns import rows_of_value
+from colonnade.blocks.column_values import rows_of_value
 from colonnade.kernels import cells as kernels
 
 Array = npt.NDArray[Any]

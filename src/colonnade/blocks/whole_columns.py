@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, DenseColumns
+from colonnade.blocks.columns import Columns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.errors import RingOverflow
 
 # Bits of a value's magnitude: each column is scaled so that its largest value is the largest that they hold.

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns, in_order
 from colonnade.data import labels
-from colonnade.data.party import Party, check_names, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_names, check_together
 from colonnade.defences.rounded_scores import blur_of
 from colonnade.errors import LabelError
 from colonnade.families import family

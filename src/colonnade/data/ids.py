@@ -4,8 +4,8 @@ An id is text or a whole number. Two ids are the same if their normal forms are:
 
 - text in Unicode's NFC (an "é" is one letter, however it was typed), without white space at either end; upper and lower
   case, leading zeros and white space inside count, so "007" is not "7";
-- a whole number as its decimal digits, so 7 is "7"; a float that is a whole number below 2^53 too, since tables with
-  gaps turn numbers into floats.
+- a whole number as its decimal digits, so 7 is "7"; a float that is a whole number below 2^53 (of 32 bits: 2^24) too,
+  since tables with gaps turn numbers into floats. From there on a float stands for several numbers.
 
 Missing ids (None, NaN, nothing but white space) are refused, and repeated ones unless a caller can use them, with how
 many there are. No error quotes an id. Texts are looked at in pieces and kept in numpy's own form, so that a column of
@@ -31,12 +31,13 @@ Packed = packed_ids.Packed  # all ids as UTF-8 one after another, and where each
 
 # What becomes of ids in several rows: an error, or later rows are left out, or all stay.
 REFUSE, FIRST, EXPAND = DUPLICATES = ("refuse", "first", "expand")
-EXACT = 2**53  # from here on a float may stand for several whole numbers
+EXACT, EXACT_SINGLE = 2**53, 2**24  # from here on a float, of 64 or of 32 bits, may stand for several whole numbers
 _LONGEST = 1024  # bytes, on average over as many ids as another party may send
 _WHOLE = (int, np.integer)
 # Before every id that is hashed: a digest made here is of no use elsewhere, and the other way round.
 _PURPOSE = b"colonnade alignment v1\0"
 _FLOATS = "floats that are not whole numbers below 2^53"
+_SINGLES = "floats of 32 bits that are not whole numbers below 2^24"
 
 
 def canonical(ids: Any, who: str, *, repeated: bool = False) -> Array:
@@ -84,10 +85,10 @@ def _in_pieces(values: Any) -> Iterator[tuple[slice, list[Any]]]:
 
 def _whole_floats(values: Array, who: str) -> Array:
     """Return floats as the whole numbers that they are."""
-    missing = np.isnan(values)
-    whole = missing | ((values == np.trunc(values)) & (np.abs(values) < EXACT))
+    missing, single = np.isnan(values), values.dtype.itemsize < 8
+    whole = missing | ((values == np.trunc(values)) & (np.abs(values) < (EXACT_SINGLE if single else EXACT)))
     if not whole.all():
-        raise _unfit(who, int((~whole).sum()), [_FLOATS])
+        raise _unfit(who, int((~whole).sum()), [_SINGLES if single else _FLOATS])
     _refuse_missing(who, int(missing.sum()), int(missing.argmax()) if missing.any() else 0)
     return values.astype(np.int64)
 
@@ -204,7 +205,7 @@ def normal(value: Any) -> str | None:
         return ""
     if isinstance(value, (float, np.floating)):
         number = float(value)
-        whole = number.is_integer() and abs(number) < EXACT
+        whole = number.is_integer() and abs(number) < (EXACT_SINGLE if _single(value) else EXACT)
         return "" if math.isnan(number) else str(int(number)) if whole else None
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return str(int(value))
@@ -213,8 +214,12 @@ def normal(value: Any) -> str | None:
 
 def _kind(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
-        return _FLOATS
+        return _SINGLES if _single(value) else _FLOATS
     return type(value).__name__
+
+
+def _single(value: Any) -> bool:
+    return isinstance(value, np.floating) and value.dtype.itemsize < 8
 
 
 def _unfit(who: str, count: int, kinds: list[str]) -> DataError:

@@ -9,21 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.ids import canonical, same
-from colonnade.data.matrix import (
-    category_places,
-    frame_kind,
-    is_missing,
-    is_sparse,
-    made_up_names,
-    matrix_of,
-    places_of,
-    where,
-)
-from colonnade.data.raw_columns import RawColumns, holds_text, raw_columns, without_rows
-from colonnade.data.row_weights import Floats, as_exposure, as_offset, as_weights, together
+from colonnade.data.beside_columns import added_to_scores, ids_given, labels_given, weights_given
+from colonnade.data.matrix import frame_kind, is_sparse, matrix_of, places_of, where
+from colonnade.data.raw_columns import raw_columns, to_be_prepared, without_rows
+from colonnade.data.row_weights import Floats, as_exposure, as_offset, together
 from colonnade.data.shown import party_html
-from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.errors import DataError, OptionError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -115,7 +106,7 @@ class Party:
         if isinstance(categories, Iterable) and not isinstance(categories, str):
             categories = tuple(categories)
         self.framed, self.prepare = frame_kind(X) == "pandas", prepare
-        self.raw = _raw(name, X, columns, categories, prepare)
+        self.raw = to_be_prepared(name, X, columns, categories, prepare)
         if self.raw is None:
             self._X, self.columns, self.named, self.categories, self.missing = matrix_of(name, X, columns, categories)
         else:
@@ -124,17 +115,17 @@ class Party:
         self.y: npt.NDArray[Any] | None = None
         self.labelled: npt.NDArray[np.bool_] | None = None
         if y is not None:
-            self.y, self.labelled = _labels(name, y, self.rows)
-        self.ids = None if ids is None else _ids(name, ids, self.rows)
+            self.y, self.labelled = labels_given(name, y, self.rows)
+        self.ids = None if ids is None else ids_given(name, ids, self.rows)
         self.sample_weight: Floats | None = None
         if sample_weight is not None:
-            self.sample_weight = _weights(name, sample_weight, self.rows, labels=self.active)
+            self.sample_weight = weights_given(name, sample_weight, self.rows, labels=self.active)
         self.offset: Floats | None = None
         self.exposure: Floats | None = None
         if offset is not None:
-            self.offset = _beside(name, "offset", as_offset(offset, self.rows))
+            self.offset = added_to_scores(name, "offset", as_offset(offset, self.rows))
         if exposure is not None:
-            self.exposure = _beside(name, "exposure", as_exposure(exposure, self.rows))
+            self.exposure = added_to_scores(name, "exposure", as_exposure(exposure, self.rows))
 
     @property
     def added(self) -> Floats | None:
@@ -243,195 +234,6 @@ class Party:
         return f"Party({self.name!r}, {self.rows} x {self.features} {kind}, {role})"
 
 
-def _raw(
-    name: str, X: Any, columns: Sequence[str] | None, categories: Iterable[str | int], prepare: Any
-) -> RawColumns | None:
-    """Return the columns as they are, where they are to be prepared: because somebody says so, or as they hold text."""
-    kind = frame_kind(X)
-    if prepare is None:
-        if kind not in ("pandas", "polars"):
-            return None
-        names = tuple(str(column) for column in (X.columns if columns is None else columns))
-        # Categories that a user names hold codes, and what is no code is refused by `matrix_of`.
-        coded = places_of(name, categories, names, X.shape[1])
-        return raw_columns(name, X, columns) if holds_text(X, coded) else None
-    if kind in ("pandas", "polars"):
-        return raw_columns(name, X, columns)
-    return raw_columns(name, matrix_of(name, X, columns, ()).X, columns)
-
-
-def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Return the labels as they were given, and the mask of rows that have one."""
-    labels = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise LabelError(f"party {name!r}: y must be one label per row (1 dimension), got shape {labels.shape}")
-    if len(labels) != rows:
-        raise LabelError(
-            f"party {name!r}: y has {len(labels)} labels for {rows} rows; give one per row, NaN where unknown"
-        )
-    if labels.dtype == object:
-        missing = np.array([is_missing(v) for v in labels], dtype=bool)
-        known = labels[~missing].tolist()
-        try:
-            values = np.array(known) if known else np.zeros(0)
-        except ValueError:
-            values = np.zeros(0, dtype=object)
-        if values.dtype.kind not in "biufU":
-            kinds = sorted({type(v).__name__ for v in known})
-            raise LabelError(f"party {name!r}: labels must be numbers, bools or strings, got {', '.join(kinds)}")
-        full = np.zeros(rows, dtype=values.dtype)
-        full[~missing] = values
-        labels = full
-    elif labels.dtype.kind == "f":
-        missing = np.isnan(labels)
-    elif labels.dtype.kind in "biuU":
-        missing = np.zeros(rows, dtype=bool)
-    else:
-        raise LabelError(f"party {name!r}: labels must be numbers, bools or strings, got {labels.dtype}")
-    if missing.all():
-        raise LabelError(f"party {name!r}: y holds no label at all; leave y out if this party has none")
-    return labels, ~missing
-
-
-def _weights(name: str, given: Any, rows: int, *, labels: bool) -> Floats:
-    if not labels:
-        raise DataError(
-            f"party {name!r} has sample_weight and no labels; the party with the labels says how much each row counts, "
-            f"so give sample_weight to that one, beside y"
-        )
-    weights, trouble = as_weights(given, rows)
-    if trouble is not None:
-        raise DataError(f"party {name!r}: sample_weight {trouble}")
-    return weights
-
-
-def _beside(name: str, what: str, found: tuple[Floats, str | None]) -> Floats:
-    """Return offsets or exposures, or refuse them."""
-    numbers, trouble = found
-    if trouble is not None:
-        raise DataError(f"party {name!r}: {what} {trouble}")
-    return numbers
-
-
-def _ids(name: str, ids: Any, rows: int) -> npt.NDArray[Any]:
-    values = canonical(ids, f"party {name!r}", repeated=True)
-    if len(values) != rows:
-        raise DataError(f"party {name!r}: {len(values)} ids were given, {rows} rows need exactly one id each")
-    return values
-
-
 def missing_values(party: Party) -> str:
     """Return the beginning of a sentence about the missing values of a party that has some: how many, and where."""
     return f"party {party.name!r}: X has {where(party.X, np.isnan, party.columns, party.named)}"
-
-
-def check_names(parties: Sequence[Party]) -> None:
-    """Refuse anything but one or more parties with different names."""
-    if not parties:
-        raise DataError("no party was given; give at least one Party")
-    for party in parties:
-        if not isinstance(party, Party):
-            raise DataError(
-                f"expected a Party, got {type(party).__name__}; wrap the columns in Party(name, X, y), one for each "
-                f"organisation; Party(..., prepare=...) does what a pipeline would"
-            )
-    names = [party.name for party in parties]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"the name {twice[0]!r} is used by {names.count(twice[0])} parties; every party needs its own")
-
-
-def check_together(parties: Sequence[Party]) -> None:
-    """Check what only shows when parties stand side by side: their names, how many rows they have, and their ids."""
-    check_names(parties)
-    first = parties[0]
-    for party in parties[1:]:
-        if party.rows != first.rows:
-            raise DataError(
-                f"party {party.name!r} has {party.rows} rows, party {first.name!r} has {first.rows}; all parties need "
-                f"the same rows in the same order; align_parties finds them where parties have ids"
-            )
-    with_ids = [party for party in parties if party.ids is not None]
-    for party in with_ids[1:]:
-        differ = np.nonzero(~same(np.asarray(with_ids[0].ids), np.asarray(party.ids)))[0]
-        if len(differ):
-            raise DataError(
-                f"ids of {with_ids[0].name!r} and {party.name!r} are not aligned: {len(differ)} rows differ, the first "
-                f"is row {differ[0]}; bring them into the same order of ids, as align_parties does"
-            )
-
-
-def split(
-    X: Any,
-    y: Any,
-    into: int | Sequence[Sequence[int]] | Mapping[str, Sequence[int]],
-    active: int | Sequence[str] = 1,
-    ids: Any = None,
-    seed: int | None = None,
-    sample_weight: Any = None,
-    categories: Iterable[str | int] = (),
-    offset: Any = None,
-    exposure: Any = None,
-) -> list[Party]:
-    """Cut one table into parties by columns, for experiments.
-
-    Parameters
-    ----------
-    X
-        The whole table, in any form that `Party` takes.
-    y
-        One label per row.
-    into
-        A number of parties, among whom columns are dealt in order (or at random, with a `seed`); a list of column
-        numbers for each party; or {name: column numbers}. Parties without a name are called party1, party2, ...
-    active
-        How many of the first parties hold the labels, or the names of those who do.
-    ids
-        One identifier per row, which every party gets.
-    seed
-        Deals columns at random where `into` is a number.
-    sample_weight
-        How much each row counts in training, which the parties with labels get.
-    categories
-        Names or numbers of those columns of the whole table whose values are codes of categories, as for `Party`.
-    offset, exposure
-        What is added to each row's score, and how much each row was at risk, which the first party with labels gets.
-
-    Returns
-    -------
-    list of Party
-        The parties in the order of `into`.
-    """
-    features = np.shape(X)[1] if not is_sparse(X) else X.shape[1]
-    if isinstance(into, Mapping):
-        named = {name: list(columns) for name, columns in into.items()}
-    elif isinstance(into, int):
-        if not 1 <= into <= features:
-            raise OptionError(f"into must be between 1 and the {features} columns, got {into}")
-        order = np.arange(features) if seed is None else np.random.default_rng(seed).permutation(features)
-        named = {f"party{k + 1}": sorted(part.tolist()) for k, part in enumerate(np.array_split(order, into))}
-    else:
-        named = {f"party{k + 1}": list(columns) for k, columns in enumerate(into)}
-    names = list(named)
-    holders = names[:active] if isinstance(active, int) else list(active)
-    if not holders or (isinstance(active, int) and active > len(names)) or not set(holders) <= set(names):
-        raise OptionError(f"active must be 1 to {len(names)} parties or some of {names}, got {active!r}")
-    table = X.tocsc() if is_sparse(X) else X
-    frame = frame_kind(X)
-    whole = tuple(str(c) for c in X.columns) if frame in ("pandas", "polars") else made_up_names(features)
-    coded = category_places(categories, whole)
-    parties = []
-    for name, columns in named.items():
-        if frame == "pandas":
-            part = table.iloc[:, columns]
-        elif frame == "polars":
-            part = table[:, columns]
-        else:
-            part = table[:, columns] if is_sparse(table) else np.asarray(table)[:, columns]
-        own = {"y": y, "sample_weight": sample_weight} if name in holders else {}
-        own |= {"offset": offset, "exposure": exposure} if name == holders[0] else {}
-        codes = [at for at, column in enumerate(columns) if column % features in coded]
-        parties.append(Party(name, part, ids=ids, categories=codes, **own))
-    return parties

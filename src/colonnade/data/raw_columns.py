@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.matrix import frame_kind, is_missing, is_number, is_sparse, made_up_names
+from colonnade.data.matrix import frame_kind, is_missing, is_number, is_sparse, made_up_names, matrix_of, places_of
 from colonnade.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -112,6 +112,23 @@ def raw_columns(name: str, X: Any, columns: Sequence[str] | None) -> RawColumns:
         values = X.iloc[:, number] if kind == "pandas" else X[:, number]
         found[column] = _column(name, column, values, kind)
     return RawColumns(found, names, given is not None)
+
+
+def to_be_prepared(
+    name: str, X: Any, columns: Sequence[str] | None, categories: Iterable[str | int], prepare: Any
+) -> RawColumns | None:
+    """Return the columns as they are, where they are to be prepared: because somebody says so, or as they hold text."""
+    kind = frame_kind(X)
+    if prepare is None:
+        if kind not in ("pandas", "polars"):
+            return None
+        names = tuple(str(column) for column in (X.columns if columns is None else columns))
+        # Categories that a user names hold codes, and what is no code is refused by `matrix_of`.
+        coded = places_of(name, categories, names, X.shape[1])
+        return raw_columns(name, X, columns) if holds_text(X, coded) else None
+    if kind in ("pandas", "polars"):
+        return raw_columns(name, X, columns)
+    return raw_columns(name, matrix_of(name, X, columns, ()).X, columns)
 
 
 def _column(party: str, name: str, values: Any, kind: str) -> Numbers | Texts:

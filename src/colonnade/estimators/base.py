@@ -19,7 +19,8 @@ from colonnade.conventions.predictions import PredictionMixin
 from colonnade.conventions.shown import NotebookMixin
 from colonnade.conventions.tags import TagsMixin
 from colonnade.conventions.thresholds import ThresholdMixin
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, MissingUntilFitted, NotFittedError, OptionError
 from colonnade.families import family

@@ -14,7 +14,8 @@ from colonnade.binning.prepared import bins_in, cells_of, with_bins
 from colonnade.binning.program import bin_columns, check_classes
 from colonnade.conventions.preparing import applied, declared, table_of
 from colonnade.data import labels
-from colonnade.data.party import Party, check_names, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_names, check_together
 from colonnade.errors import DataError, InputError, LabelError, NotFittedError
 from colonnade.estimators.base import Estimator
 from colonnade.families.checks import label_holders, tell

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fdskl import FDSKL
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.blocks.phases import Kernel
 from colonnade.conventions.probabilities import ProbabilityMixin
 from colonnade.data import labels
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_together
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import checked
 from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number

@@ -125,7 +125,7 @@ def load(folder: str | Path) -> Estimator:
         A model of the class that was saved, ready to predict.
     """
     if holds_networks(folder):
-        from colonnade.estimators.torch_networks import NetworkModel
+        from colonnade.estimators.torch_model import NetworkModel
 
         return NetworkModel.load(folder)
     return Estimator.load(folder)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy.typing as npt
 
 from colonnade.algorithms import ALGORITHMS, Algorithm, SealedNewton
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.conventions import preparing
 from colonnade.data import labels
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_together
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import checked
 from colonnade.engine.exposure import ENCRYPTED, check_penalty

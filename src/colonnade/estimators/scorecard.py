@@ -11,7 +11,8 @@ from colonnade.binning.points import PartyCard, PointScale
 from colonnade.binning.prepared import bins_in
 from colonnade.conventions.matching import in_order
 from colonnade.conventions.preparing import table_of
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_together
 from colonnade.errors import OptionError
 from colonnade.families.training import ScoringPart
 from colonnade.notebooks.cells import TextCell

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_together
 from colonnade.errors import DataError, OptionError
 from colonnade.runtimes.net import Runtime
 from colonnade.tables.learned import LearnedPreparation

@@ -17,8 +17,8 @@ import numpy as np
 from colonnade import private_files
 from colonnade.conventions.preparing import from_plain, to_plain
 from colonnade.errors import DataError, OptionError
-from colonnade.estimators.torch_checks import shape_of
 from colonnade.families.store import as_text, check_same_training
+from colonnade.networks.torch_checks import shape_of
 from colonnade.networks.torch_modules import forget, reference
 from colonnade.objective.decisions import Threshold
 

@@ -10,22 +10,23 @@ import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES, without_phi
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.conventions import preparing
 from colonnade.conventions.matching import check_columns
 from colonnade.data.ids import canonical
-from colonnade.data.party import Party, check_names
+from colonnade.data.party import Party
+from colonnade.data.together import check_names
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import checked
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
-from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_initial import network_start
-from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
+from colonnade.estimators.torch_model import NETWORK_MODELS, NetworkModel
 from colonnade.families import family
 from colonnade.families.checks import check_values, label_holders
 from colonnade.families.protection import AUTO, MASKED, PLAIN, check_word
 from colonnade.families.training import ScoringPart, TrainingJob, rows_of
 from colonnade.families.transfer import TransferFamily, TransferOptions
+from colonnade.networks.torch_checks import check_step
 from colonnade.networks.torch_modules import forget, need_torch
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.boosting.conditions import cells_of, model_ranges, others_condition, own_condition
 from colonnade.boosting.drawing import trees_as_svg, trees_as_text
 from colonnade.boosting.forest import Forest

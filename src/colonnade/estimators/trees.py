@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.boosting.options import TreeOptions, TreePart
 from colonnade.conventions.probabilities import ProbabilityMixin
 from colonnade.data import labels
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_together
 from colonnade.defences.base import Defence
 from colonnade.defences.registry import checked
 from colonnade.errors import DataError, LabelError, OptionError, one_of

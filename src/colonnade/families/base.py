@@ -256,6 +256,13 @@ class Family(ABC):
         """
         return own
 
+    def of_people(self, me: str, own: Any, algorithm: Training, times: int) -> Any:
+        """Return what a party brings where as many as `times` rows are about one person, as another party says.
+
+        What it allows is about people; by default it says nothing of rows.
+        """
+        return own
+
     def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
         """Try out what a party brings beside columns, and return a few words about it."""
         raise DataError(f"a {self.called} model takes nothing but columns")

@@ -12,7 +12,9 @@ import numpy.typing as npt
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.blocks.coefficients import KernelBlock
-from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value
+from colonnade.blocks.column_values import columns_from_value
+from colonnade.blocks.columns import Columns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.phases import Directions, Kernel, Layout, shared_secret, to_features
 from colonnade.crypto.ring import noise
 from colonnade.engine.allowance import Limit

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from colonnade.algorithms import ALGORITHMS, FDML, VFB2, Algorithm, BlockNewton, FedSGD
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, Needed, with_ones
+from colonnade.blocks.column_values import with_ones
+from colonnade.blocks.columns import Columns, Needed
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.sealed_newton import SealedNewton
-from colonnade.blocks.columns import Columns, columns_from_value
+from colonnade.blocks.column_values import columns_from_value
+from colonnade.blocks.columns import Columns
 from colonnade.defences.output_noise import OutputNoise
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper, with_secret

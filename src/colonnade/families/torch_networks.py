@@ -17,7 +17,8 @@ import numpy.typing as npt
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.split import HolderBlock, SplitSession, Top, parted, side_by_side, split_leaks
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, value_of
+from colonnade.blocks.column_values import value_of
+from colonnade.blocks.columns import Columns
 from colonnade.defences.keyed_noise import FINE, keyed_normals
 from colonnade.defences.outputs import on_outputs
 from colonnade.engine.allowance import Limit

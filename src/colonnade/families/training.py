@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.columns import columns_to_value, rows_of_value
+from colonnade.blocks.column_values import columns_to_value, rows_of_value
 from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.data.row_weights import Floats

@@ -26,7 +26,8 @@ from colonnade.algorithms.transfer import (
 )
 from colonnade.algorithms.transfer_sums import SourceLastLayer, TargetLastLayer
 from colonnade.blocks import FloatArray, NotFinite, Rows
-from colonnade.blocks.columns import Columns, columns_from_value, rows_of_value
+from colonnade.blocks.column_values import columns_from_value, rows_of_value
+from colonnade.blocks.columns import Columns
 from colonnade.data.labels import show
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement

@@ -9,7 +9,8 @@ import numpy as np
 from colonnade.algorithms.boosted import RANGES_TOLD
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import Columns, rows_of_value, value_of
+from colonnade.blocks.column_values import rows_of_value, value_of
+from colonnade.blocks.columns import Columns
 from colonnade.boosting.forest import Forest
 from colonnade.boosting.ranges import Codes
 from colonnade.crypto.keystream import Keystream

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import Columns, columns_from_value
+from colonnade.blocks.column_values import columns_from_value
+from colonnade.blocks.columns import Columns
 from colonnade.blocks.cuts import SpreadColumns
 from colonnade.boosting.derivatives import balanced
 from colonnade.boosting.forest import Forest
@@ -26,7 +27,7 @@ from colonnade.defences.responses import randomised
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.errors import DataError, LabelError, OptionError, PolicyRefused
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.families.tree_scoring import TreeScorer
@@ -157,6 +158,20 @@ class TreesFamily(Family):
     def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
         """Return whether trees after the best round were left out, which patience asks for."""
         return job.options.patience is not None and held_out > 0
+
+    def of_people(self, me: str, own: Any, algorithm: Training, times: int) -> Any:
+        """Ask for so many times the rows in a cell and the noise on sums: a person counts with each of its rows."""
+        if own is None or times == 1:
+            return own
+        part, noise = TreePart(*own), cast(OpenBoosting, algorithm).noise_on_sums
+        least = times * part.least_noise
+        if isinstance(algorithm, SealedBoosting) and noise < least:
+            raise PolicyRefused(
+                f"the job puts noise of {noise:g} on sums over cells, a person has up to {times} rows, and the policy "
+                f"of {me!r} asks for {part.least_noise:g} times what a person counts, so for {least:g}; raise noise in "
+                f"[algorithm], have people in fewer rows, or lower min_noise in its [policy]"
+            )
+        return replace(part, least_rows=times * part.least_rows, least_noise=least).as_value()
 
     # -- training and use ----------------------------------------------------------------------------------------------
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.data.identity import Identity
-from colonnade.errors import OptionError, ProtocolError
+from colonnade.errors import OptionError
 from colonnade.horizontal.answering import Own, Turn, going_on
+from colonnade.horizontal.asking import answer_to, to_the_end
 from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.gathering import Heard, Task, gather, step_of
 from colonnade.horizontal.messages import instruction, method_from_value, model_from_value
@@ -49,19 +50,10 @@ async def serve(
     net.spare(told.sites)
     desk = Desk(net, told)
     run = conduct(told, model, net.report, first, functions=tuple(map(function_of, functions)))
-    task = next(run)
-    while True:
-        heard = await desk.sum(task)
-        if task.kind == "step":
-            net.traffic.round()
-        elif task.kind == "evaluate":
-            net.report(("traffic", task.content[0], net.traffic.messages, net.traffic.bytes))
-        try:
-            task = run.send(heard)
-        except StopIteration as end:
-            for site in told.sites:
-                await net.send(site, INSTRUCTION, ("end", 0, end.value.parameters))
-            return end.value.as_value()
+    result = await to_the_end(net, run, desk.sum)
+    for site in told.sites:
+        await net.send(site, INSTRUCTION, ("end", 0, result.parameters))
+    return result.as_value()
 
 
 def wait_of(method: Any, deadline: float) -> float:
@@ -101,21 +93,11 @@ class Desk:
         for number, content in contents.items():
             await net.send(self._job.sites[number], INSTRUCTION, (stage, self._serial, content))
         until = net.elapsed() + self._wait
-        waits = {number: net.spawn(self._hear(self._job.sites[number], step, until)) for number in contents}
+        waits = {
+            number: net.spawn(answer_to(net, self._job.sites[number], step, self._serial, until)) for number in contents
+        }
         heard = {number: await wait for number, wait in waits.items()}
         return {number: answer[0] for number, answer in heard.items() if answer}
-
-    async def _hear(self, site: str, step: str, until: float) -> tuple[Any, ...]:
-        """Return (the site's answer,) or (); an answer to an earlier sum came too late and is not looked at."""
-        while True:
-            found = await self._net.recv_within(site, step, max(0.0, until - self._net.elapsed()))
-            if not found:
-                return ()
-            if not isinstance(found[0], tuple) or len(found[0]) != 2:
-                raise ProtocolError(f"party {site!r} must answer with a number and a value at step {step!r}")
-            serial, answer = found[0]
-            if serial == self._serial:
-                return (answer,)
 
 
 async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:

@@ -24,7 +24,7 @@ from typing import Protocol
 import numpy as np
 
 from colonnade.blocks import FloatArray
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.whole_columns import WholeColumns, whole_numbers_of
 from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
 from colonnade.crypto.lattice_products import (

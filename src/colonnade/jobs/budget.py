@@ -46,7 +46,8 @@ class Budget:
         self._released: list[Release] = []
         self.before = 0.0  # numbers per row that left in earlier runs
         self.columns = self.rows = 0  # until it is opened, nothing may leave
-        self.charged = 0.0  # numbers per row in this run
+        self.times = 1  # rows of one person that each may let out a number of its own
+        self.charged = 0.0  # numbers per person in this run
         self._covered = 0.0  # numbers per row that an earlier run has paid for, and may leave in this one
         self._noted = 0
         self._models: set[str] = set()
@@ -70,37 +71,39 @@ class Budget:
         """Have the ledger alone, so that two runs do not spend the same numbers."""
         return nullcontext() if self._ledger is None else self._ledger.turn()
 
-    def open(self, columns: int, rows: int) -> None:
-        """Let numbers leave from now on, about so many rows of so many columns, as they are before preparation."""
-        self.columns, self.rows = columns, rows
+    def open(self, columns: int, rows: int, times: int = 1) -> None:
+        """Let numbers leave from now on, about so many rows of so many columns, as they are before preparation.
+
+        times: how many of these rows are about one person at most, where another number leaves with each of them.
+        """
+        self.columns, self.rows, self.times = columns, rows, times
 
     @property
     def allowance(self) -> int:
-        """The numbers per row that may ever leave: at least one, since nothing can be trained with fewer."""
+        """The numbers per person that may ever leave: at least one, since nothing can be trained with fewer."""
         return allowance(self._share, self.columns) if self.columns else 0
 
     @property
     def left(self) -> float:
         """The numbers per row that may still leave."""
-        return max(0.0, self.allowance - self.before - self.charged)
+        return max(0.0, self.allowance - self.before - self.charged) / self.times
 
     def check(self, least: float, what: str) -> None:
         """Refuse, before the first message, what could not even begin."""
         if least > self.left + _ROUNDING:
-            raise PolicyRefused(
-                f"{what} lets out {math.ceil(least - _ROUNDING)} numbers about each person at least: {self._rule()}"
-            )
+            found = math.ceil(least * self.times - _ROUNDING)
+            raise PolicyRefused(f"{what} lets out {found} numbers about each person at least: {self._rule()}")
 
     def charge(self, numbers: float) -> None:
         """Let so many numbers per row out, or refuse."""
         with self._turn():
             self._look()
             if numbers > self.left + _ROUNDING:
+                found = math.ceil(self.before + self.charged + numbers * self.times - _ROUNDING)
                 raise PolicyRefused(
-                    f"{math.ceil(self.before + self.charged + numbers - _ROUNDING)} numbers about each person would "
-                    f"have left in this run and those before: {self._rule()}"
+                    f"{found} numbers about each person would have left in this run and those before: {self._rule()}"
                 )
-            self.charged += numbers
+            self.charged += numbers * self.times
             due = math.ceil(self.charged - _ROUNDING)
             if due > self._noted:
                 if self._ledger is not None:
@@ -135,7 +138,7 @@ class Budget:
     def passes(self, to: str, value: Any) -> None:
         """Check, at the door, that nobody is sent more than was charged."""
         self._left_by_now[to] = self._left_by_now.get(to, 0) + _numbers(value)
-        if self._left_by_now[to] > (self.charged + self._covered + _ROUNDING) * self.rows + 1:
+        if self._left_by_now[to] > (self.charged / self.times + self._covered + _ROUNDING) * self.rows + 1:
             raise PolicyRefused(
                 f"a message of {self._me!r} holds numbers about rows that its budget was not charged for; nothing of "
                 f"this kind leaves uncounted"
@@ -167,10 +170,11 @@ class Budget:
 
     def _rule(self) -> str:
         earlier = f" and {self.before:g} have left in earlier runs" if self.before else ""
+        rows = f", and a person has up to {self.times} rows, each with numbers of its own" if self.times > 1 else ""
         return (
             f"the policy of {self._me!r} allows {self.allowance} (max_directions = {self._share:g} of its "
-            f"{self.columns} columns){earlier}; raise max_directions in [policy] if your partner may work out more "
-            f"combinations of your columns"
+            f"{self.columns} columns){earlier}{rows}; raise max_directions in [policy] if your partner may work out "
+            f"more combinations of your columns"
         )
 
 

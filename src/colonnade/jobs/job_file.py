@@ -268,6 +268,12 @@ def _check_alignment(alignment: Settings, job: Job) -> None:
             "'expand' does not go with folds, which would train on one row of a person and be judged by another; leave "
             "folds out, or use part under [validation], which holds people out as a whole",
         )
+    if job.duplicates == EXPAND and job.family == "transfer":
+        raise alignment.error(
+            "duplicates",
+            "'expand' does not go with transfer learning, whose sums over rows hide a person who has one of many rows, "
+            "and not one who has many of them; leave it out, and have each person in one row",
+        )
 
 
 def _check_addresses(parties: Settings, names: list[str]) -> None:

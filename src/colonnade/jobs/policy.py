@@ -25,7 +25,7 @@ from colonnade.jobs.budget import OF_COLUMNS, Budget
 from colonnade.jobs.label_counts import LabelCounts
 from colonnade.leaks import CHANGES
 from colonnade.ledger.ledger import Ledger
-from colonnade.runtimes.endpoint import BYTES_PER_ROW, MAX_MESSAGE
+from colonnade.runtimes.frames import BYTES_PER_ROW, MAX_MESSAGE
 from colonnade.runtimes.wire import Value
 
 # Every kind of message that a program of ours sends; docs/security.md says what each one holds.

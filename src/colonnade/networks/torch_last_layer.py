@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.blocks import FloatArray, NotFinite, Rows
-from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.whole_columns import WholeColumns
 from colonnade.errors import OptionError
 from colonnade.networks.torch_modules import alone, need_torch

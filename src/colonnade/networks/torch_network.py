@@ -38,7 +38,7 @@ class NetworkInputs:
     Parameters
     ----------
     value
-        The columns, as `blocks.columns.columns_to_value` returns them.
+        The columns, as `blocks.column_values.columns_to_value` returns them.
     shape
         The shape of a row; None where it is flat.
     kind

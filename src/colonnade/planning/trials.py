@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.blocks.columns import rows_of_value
+from colonnade.blocks.column_values import rows_of_value
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.errors import ProtocolError

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from colonnade.errors import ColonnadeError, JobMismatch, OptionError, OversizedMessage, PartyFailed, ProtocolError
 from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.terms import RunTerms
-from colonnade.runtimes.endpoint import MAX_MESSAGE
-from colonnade.runtimes.frames import HEADER, pack_message, unpack_message
+from colonnade.runtimes.frames import HEADER, MAX_MESSAGE, pack_message, unpack_message
 from colonnade.runtimes.net import Observer, PerLane
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from colonnade.remote.authority import Authority
 from colonnade.remote.certificates import Credentials
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.staged_net import PATIENCE, Arguments, Onlooker
-from colonnade.runtimes.endpoint import ANY_SIZE
+from colonnade.runtimes.frames import ANY_SIZE
 from colonnade.runtimes.launch import START_LIMIT
 from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
 from colonnade.runtimes.processes import Lines, Processes

@@ -28,7 +28,8 @@ from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.streams import Stream
 from colonnade.remote.terms import RunTerms
 from colonnade.remote.tls import check_security, why
-from colonnade.runtimes.endpoint import ABORT, STOPPED
+from colonnade.runtimes.endpoint import STOPPED
+from colonnade.runtimes.frames import ABORT
 from colonnade.runtimes.net import Observer, PerLane
 from colonnade.runtimes.wire import Value
 
@@ -194,7 +195,7 @@ class NetworkNet(StagedNet):
     def left(self, peer: str) -> None:
         """A party that may leave has left: whoever waits for it, within a time, waits no longer."""
         self._arriving.pop(peer, None)
-        self._end_waits(lambda sender, wait: sender == peer and wait.until is not None)
+        self._waiting.end(lambda sender, wait: sender == peer and wait.until is not None)
         self.refuse.write(f"{peer!r} is away; the run goes on without it until it comes again", logging.INFO)
         self.stirred()
 
@@ -206,7 +207,7 @@ class NetworkNet(StagedNet):
         self._next_out[peer] = self._next_in[peer] = 0
         self._held[peer].clear()
         self._inbox.forget(peer)
-        self._end_waits(lambda sender, wait: sender == peer and wait.until is not None)
+        self._waiting.end(lambda sender, wait: sender == peer and wait.until is not None)
         self.refuse.write(f"{peer!r} was started anew and takes part again", logging.INFO)
 
     def _control(self, frm: str, kind: int, texts: tuple[str, ...]) -> None:
@@ -254,7 +255,7 @@ class NetworkNet(StagedNet):
             return False
         if any(held[1] == peer for held in self._held_up):
             return False
-        return not any(waits for (sender, _), waits in self._waiting.items() if sender == peer)
+        return self._waiting.step_of(peer) is None
 
     def _eased(self, frm: str) -> None:
         if self.lines[frm].held and not self._inbox.crowded(frm):

@@ -19,8 +19,7 @@ from colonnade.remote.reliable import Reliable
 from colonnade.remote.staged_net import LINE
 from colonnade.remote.streams import FIRST_WORD_WITHIN, Stream, Unreached, dial
 from colonnade.remote.tls import why
-from colonnade.runtimes.endpoint import ABORT, BYE, MAX_MESSAGE
-from colonnade.runtimes.frames import FrameReader
+from colonnade.runtimes.frames import ABORT, BYE, MAX_MESSAGE, FrameReader
 
 if TYPE_CHECKING:
     from colonnade.remote.network_net import NetworkNet

@@ -154,7 +154,7 @@ class StagedNet(LoopNet):
             behind = self._behind(max(self.stage, JOINED))
             return ((), "") if behind is None else ((behind,), _STEPS[max(self.stage, JOINED)])
         before = self._now() - self.deadline / CHECKS_PER_DEADLINE
-        waits = [(name, step) for since, name, step in self._waits() if since <= before]
+        waits = [(name, step) for since, name, step in self._waiting.oldest() if since <= before]
         return (tuple(dict.fromkeys(name for name, _ in waits)), waits[0][1]) if waits else ((), "")
 
     def _fail_waits(self) -> None:

@@ -14,33 +14,34 @@ import hashlib
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, ClassVar
 
 from colonnade.errors import (
     ColonnadeError,
     InboxFull,
     OptionError,
-    OversizedMessage,
     PartyFailed,
     PartySilent,
     ProtocolError,
     RunFailed,
 )
-from colonnade.runtimes.inbox import Inbox
+from colonnade.runtimes.frames import (
+    ABORT,
+    ALIVE,
+    ANY_SIZE,
+    BYE,
+    DATA,
+    FRAME_OVERHEAD,
+    LONG,
+    MAX_MESSAGE,
+    MAX_TAG,
+    MOVING,
+    PROBE,
+)
+from colonnade.runtimes.mailboxes import NOTHING, Inbox, OpenWait, Waits
 from colonnade.runtimes.net import Doorkeeper, Observer, Promise, Traffic, Watcher
-from colonnade.runtimes.values import NEVER_TOO_HEAVY, ROOM, weight
 from colonnade.runtimes.wire import Value, encoded_size
-
-# Kinds of frames. Only DATA carries what a program sends, and LONG with the pieces behind it: see `pieces`.
-DATA, ABORT, PROBE, ALIVE, BYE, LONG, PIECE, END, MOVING = range(9)
-# length (8 bytes), kind (1), sequence number (8), length of the tag (1): what a frame costs beside tag and value
-FRAME_OVERHEAD = 18
-# Bytes of the longest frame, and of the longest message between organisations, unless their tables have more rows than
-# fit into it with so many bytes for each. Where all parties are one user's, only its memory bounds them.
-MAX_MESSAGE, BYTES_PER_ROW = 1 << 28, 1 << 10
-ANY_SIZE = 1 << 62
-MAX_TAG = 63  # characters: at most 4 bytes each, so that the length fits into its byte
 
 # A wait is probed after this part of the deadline and given up after that one; checks come every twentieth,
 # so that a run ends *within* its deadline. Whoever was too busy to probe in time still waits that long for the answers.
@@ -57,32 +58,6 @@ STOPPED, CROWDED = "was stopped by its owner at", "sent more than may wait at"
 _MOST_TEXTS, _LONGEST_TEXT, _DIGITS = 1 << 13, 256, 19
 # Questions of one party that are answered in a fortieth of the deadline; each answer is as good for all that it asked.
 _ANSWERS, _ANSWERS_WITHIN = 64, 1 / 40
-
-
-def check_size(size: int, tag: str, value: Value, longest: int) -> None:
-    """Refuse to send what every receiver would refuse to take."""
-    if size > NEVER_TOO_HEAVY and weight(value) > ROOM:
-        raise OversizedMessage(
-            f"a message for step {tag!r} of more small values than a receiver makes room for ({ROOM} bytes beside the "
-            f"numbers of arrays); send them as one array"
-        )
-    if size > longest:
-        raise OversizedMessage(
-            f"a message of {size} bytes for step {tag!r}, at most {longest} are allowed; send fewer rows at once"
-        )
-
-
-_NOTHING = object()  # what a wait that was given up ends with
-
-
-class _Wait:
-    __slots__ = ("extended", "patient", "probed", "promise", "since", "until")
-
-    def __init__(self, promise: Promise, since: float, patient: bool, until: float | None = None) -> None:
-        self.promise, self.since, self.patient = promise, since, patient
-        self.probed: float | None = None  # when
-        self.until = until  # when it is given up without ending the run
-        self.extended = 0  # times that it went on because the party that it hangs on moves a long message
 
 
 class Endpoint:
@@ -111,7 +86,7 @@ class Endpoint:
         self._moved_at: dict[str, float] = {}
         self._moved_last, self.moved = -math.inf, 0
         self._movers: dict[str, tuple[float, int, int]] = {}
-        self._waiting: dict[tuple[str, str], deque[_Wait]] = {}
+        self._waiting = Waits()
         self._next_out = dict.fromkeys(names, 0)
         self._next_in = dict.fromkeys(names, 0)
         self._held: dict[str, dict[int, tuple[int, str, Any]]] = {name: {} for name in names}
@@ -181,8 +156,7 @@ class Endpoint:
         if frm in self._gone:
             self.break_off(error := self._ended(frm, tag), ENDED)
             raise error
-        wait = _Wait(self.promise(), self._now(), patient)
-        self._waiting.setdefault((frm, tag), deque()).append(wait)
+        wait = self._waiting.begin(frm, tag, self.promise(), self._now(), patient=patient)
         self._awaits(frm)
         return await wait.promise
 
@@ -203,11 +177,10 @@ class Endpoint:
             raise self.broken
         if frm in self._gone or seconds <= 0:
             return ()
-        wait = _Wait(self.promise(), self._now(), True, self._now() + seconds)
-        self._waiting.setdefault((frm, tag), deque()).append(wait)
+        wait = self._waiting.begin(frm, tag, self.promise(), self._now(), patient=True, until=self._now() + seconds)
         self._awaits(frm)
         value = await wait.promise
-        return () if value is _NOTHING else (value,)
+        return () if value is NOTHING else (value,)
 
     def _kept(self, frm: str, tag: str) -> Any:
         value = self._inbox.take(frm, tag)
@@ -298,40 +271,24 @@ class Endpoint:
             raise ProtocolError(f"a frame of kind {kind} that no party sends")
 
     def _accept(self, frm: str, tag: str, value: Any) -> None:
-        waits = self._waiting.get((frm, tag))
-        while waits:
-            wait = waits.popleft()
-            if not wait.promise.done():
-                wait.promise.set_result(value)
-                return
-        self._inbox.put(frm, tag, value)
+        if not self._waiting.hand(frm, tag, value):
+            self._inbox.put(frm, tag, value)
 
     def peer_ended(self, frm: str) -> None:
         """A party finished its program: whoever still waits for it waits for nothing."""
         self._gone.add(frm)
-        self._end_waits(lambda sender, wait: sender == frm and wait.until is not None)
-        for (sender, tag), waits in list(self._waiting.items()):
-            if sender == frm and waits:
-                self.break_off(self._ended(frm, tag), ENDED)
-                return
+        self._waiting.end(lambda sender, wait: sender == frm and wait.until is not None)
+        if (tag := self._waiting.step_of(frm)) is not None:
+            self.break_off(self._ended(frm, tag), ENDED)
 
     def peer_lost(self, frm: str) -> None:
         """The line to a party broke without a goodbye: its process died."""
         if frm in self._spared:
             self._gone.add(frm)
-            self._end_waits(lambda sender, wait: sender == frm and wait.until is not None)
+            self._waiting.end(lambda sender, wait: sender == frm and wait.until is not None)
         elif frm not in self._gone:
             step = self._step_awaited(frm)
             self.break_off(PartyFailed(f"party {frm!r} {DIED} step {step!r}{self._round()}", frm, step), DIED)
-
-    def _end_waits(self, which: Callable[[str, _Wait], bool]) -> None:
-        """Give up some waits without ending the run."""
-        for (frm, _), waits in list(self._waiting.items()):
-            ended = [wait for wait in waits if which(frm, wait)]
-            for wait in ended:
-                waits.remove(wait)
-                if not wait.promise.done():
-                    wait.promise.set_result(_NOTHING)
 
     def _ended(self, frm: str, tag: str) -> RunFailed:
         return PartyFailed(f"party {frm!r} {ENDED} step {tag!r}{self._round()}, which {self.me!r} waits for", frm, tag)
@@ -382,11 +339,7 @@ class Endpoint:
         self._fail_waits()
 
     def _fail_waits(self) -> None:
-        for waits in self._waiting.values():
-            for wait in waits:
-                if not wait.promise.done():
-                    wait.promise.set_exception(self.broken or ColonnadeError("the run was broken off"))
-            waits.clear()
+        self._waiting.fail(self.broken or ColonnadeError("the run was broken off"))
 
     # -- deadlines ----------------------------------------------------------------------------------------------
 
@@ -394,8 +347,8 @@ class Endpoint:
         """Called by the runtime CHECKS_PER_DEADLINE times per deadline."""
         now = self._now()
         self._skip_lost()
-        self._end_waits(lambda _, wait: wait.until is not None and now >= wait.until)
-        for (frm, tag), waits in list(self._waiting.items()):
+        self._waiting.end(lambda _, wait: wait.until is not None and now >= wait.until)
+        for (frm, tag), waits in list(self._waiting.open.items()):
             for wait in waits:
                 since = max(wait.since, self._moved_at.get(frm, wait.since))  # what moves is not silent
                 waited = 0.0 if wait.patient else (now - since) / self.deadline
@@ -406,15 +359,11 @@ class Endpoint:
                         wait.probed = now
                         self._probes += 1
                         # To all that it waits for: a younger wait may be for the one who is silent.
-                        for name in dict.fromkeys((frm, *(awaited for _, awaited, _ in self._waits()))):
+                        for name in dict.fromkeys((frm, *(awaited for _, awaited, _ in self._waiting.oldest()))):
                             self._emit(name, PROBE, 0, "probe", (self.me, str(self._probes)))
                 elif waited >= GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
                     self._give_up(frm, tag, wait)
                     return
-
-    def _waits(self) -> list[tuple[float, str, str]]:
-        """(since, party, step) of everything this party waits for, the longest wait first."""
-        return sorted((ws[0].since, *key) for key, ws in self._waiting.items() if ws and not ws[0].patient)
 
     def _answer_probe(self, origin: str, number: str) -> None:
         """Say to the one who asks what this party waits for, and pass the question on to those it waits for, once."""
@@ -423,14 +372,14 @@ class Endpoint:
         if any(number == known for known, _ in answered) or (len(answered) == _ANSWERS and answered[0][1] > lately):
             return
         answered.append((number, self._now()))
-        waits = self._waits()
+        waits = self._waiting.oldest()
         self._emit(origin, ALIVE, 0, "alive", (self.step, *(text for _, *wait in waits for text in wait)))
         if self._now() - self._moved_last < GIVE_UP_AT * self.deadline:
             self._emit(origin, MOVING, 0, "moving", (str(self.moved),))
         for name in dict.fromkeys(name for _, name, _ in waits if name != origin):
             self._emit(name, PROBE, 0, "probe", (origin, number))
 
-    def _moves_on(self, name: str, wait: _Wait, probed: float) -> bool:
+    def _moves_on(self, name: str, wait: OpenWait, probed: float) -> bool:
         """Whether a party that seems to be silent moves a long message; it is not believed for ever."""
         when, moved, counted = self._movers.get(name, (-math.inf, 0, 0))
         if when < probed or moved <= counted or wait.extended > self.longest >> 20:
@@ -439,12 +388,12 @@ class Endpoint:
         wait.since, wait.probed, wait.extended = self._now(), None, wait.extended + 1
         return True
 
-    def _give_up(self, frm: str, tag: str, wait: _Wait) -> None:
+    def _give_up(self, frm: str, tag: str, wait: OpenWait) -> None:
         probed = wait.since if wait.probed is None else wait.probed
         # Only what was answered since this wait's own probe counts: an older answer tells nothing about now.
         alive = {name: waits for name, (when, *waits) in self._alive.items() if when >= probed}
         culprit, step = frm, tag
-        chain = deque([(frm, tag), *((name, at) for since, name, at in self._waits() if since <= probed)])
+        chain = deque([(frm, tag), *((name, at) for since, name, at in self._waiting.oldest() if since <= probed)])
         seen = {self.me}
         while chain:
             name, at = chain.popleft()
@@ -474,7 +423,8 @@ class Endpoint:
         )
 
     def _step_awaited(self, frm: str) -> str:
-        return next((tag for (sender, tag), waits in self._waiting.items() if sender == frm and waits), self.step)
+        tag = self._waiting.step_of(frm)
+        return self.step if tag is None else tag
 
     def _round(self) -> str:
         return f" of round {self.traffic.rounds}" if self.traffic.rounds else ""

@@ -6,7 +6,18 @@ import struct
 from typing import Any
 
 from colonnade.errors import OversizedMessage, ProtocolError, at_least
+from colonnade.runtimes.values import NEVER_TOO_HEAVY, ROOM, weight
 from colonnade.runtimes.wire import Value, decode, encode, encoded_size
+
+# Kinds of frames. Only DATA carries what a program sends, and LONG with the pieces behind it: see `pieces`.
+DATA, ABORT, PROBE, ALIVE, BYE, LONG, PIECE, END, MOVING = range(9)
+# length (8 bytes), kind (1), sequence number (8), length of the tag (1): what a frame costs beside tag and value
+FRAME_OVERHEAD = 18
+# Bytes of the longest frame, and of the longest message between organisations, unless their tables have more rows than
+# fit into it with so many bytes for each. Where all parties are one user's, only its memory bounds them.
+MAX_MESSAGE, BYTES_PER_ROW = 1 << 28, 1 << 10
+ANY_SIZE = 1 << 62
+MAX_TAG = 63  # characters: at most 4 bytes each, so that the length fits into its byte
 
 HEADER = struct.Struct("<Q")
 HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the name of the step
@@ -46,6 +57,19 @@ def unpack_message(payload: bytes | bytearray) -> tuple[int, int, str, Any]:
     """The inverse of `pack_message`, without the frame's length; anything malformed is a ProtocolError."""
     kind, seq, tag, start = unpack_head(payload)
     return kind, seq, tag, decode(payload, start)
+
+
+def check_size(size: int, tag: str, value: Value, longest: int) -> None:
+    """Refuse to send what every receiver would refuse to take."""
+    if size > NEVER_TOO_HEAVY and weight(value) > ROOM:
+        raise OversizedMessage(
+            f"a message for step {tag!r} of more small values than a receiver makes room for ({ROOM} bytes beside the "
+            f"numbers of arrays); send them as one array"
+        )
+    if size > longest:
+        raise OversizedMessage(
+            f"a message of {size} bytes for step {tag!r}, at most {longest} are allowed; send fewer rows at once"
+        )
 
 
 class FrameReader:

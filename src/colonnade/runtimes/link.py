@@ -11,8 +11,7 @@ from functools import partial
 from typing import ClassVar, cast
 
 from colonnade.errors import ProtocolError
-from colonnade.runtimes.endpoint import MAX_MESSAGE
-from colonnade.runtimes.frames import FrameReader
+from colonnade.runtimes.frames import MAX_MESSAGE, FrameReader
 from colonnade.runtimes.loop_net import LoopNet
 from colonnade.runtimes.net import Observer, PerLane
 

@@ -211,6 +211,11 @@ class Arriving:
             raise ProtocolError(
                 f"a long message for step {tag!r} announces {self.total} bytes in pieces, its arrays have {announced}"
             )
+        if self.total + len(self._form) <= SHORT:  # each of them puts a deadline off
+            raise ProtocolError(
+                f"a message of {self.total + len(self._form)} bytes for step {tag!r} comes in pieces, as only those "
+                f"of more than {SHORT} do"
+            )
         self._sum = 0
         self._filled: list[_Filled | _FilledBytes] = []
 

@@ -16,10 +16,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.errors import PartySilent, ProtocolError, RunFailed
+from colonnade.errors import OversizedMessage, PartySilent, ProtocolError, RunFailed
 from colonnade.runtimes import pieces
-from colonnade.runtimes.endpoint import ABORT, BYE, DATA, END, GIVE_UP_AT, LONG, PIECE, SILENT, Endpoint, check_size
-from colonnade.runtimes.frames import pack_message, unpack_head, unpack_message
+from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, Endpoint
+from colonnade.runtimes.frames import (
+    ABORT,
+    BYE,
+    DATA,
+    END,
+    HEADER,
+    LONG,
+    PIECE,
+    check_size,
+    pack_message,
+    unpack_head,
+    unpack_message,
+)
 from colonnade.runtimes.net import Promise
 from colonnade.runtimes.wire import Value
 
@@ -48,6 +60,7 @@ class Piecewise(Endpoint):
         self._turns: dict[str, deque[Promise]] = {name: deque() for name in self.names}
         self._arriving: dict[str, tuple[pieces.Arriving, _Way]] = {}
         self._held_up: list[tuple[float, str, str, Promise]] = []  # since, party, step
+        self._given_up = dict.fromkeys(self.names, 0)  # bytes of messages that each began to send, and did not end
 
     # -- what a runtime adds ------------------------------------------------------------------------------------
 
@@ -153,6 +166,11 @@ class Piecewise(Endpoint):
             kind, seq, tag, start = unpack_head(payload)
             self._take_part(frm, kind, seq, tag, memoryview(payload)[start:])
             return kind
+        if HEADER.size + len(payload) > self.longest:
+            raise OversizedMessage(
+                f"a message of {HEADER.size + len(payload)} bytes came, at most {self.longest} are taken here; send "
+                f"fewer rows at once, or raise max_message_mb in [policy] of the receiver"
+            )
         kind, seq, tag, value = unpack_message(payload)
         if frm in self._arriving:
             if kind == DATA:
@@ -178,13 +196,16 @@ class Piecewise(Endpoint):
         arriving, way = self._arriving[frm]
         if kind == PIECE:
             arriving.take(payload)
-            self.moved += 1
-            self._moved_at[frm] = self._moved_last = now
+            if self._given_up[frm] <= self.longest:  # who sends messages that never end is as good as silent
+                self.moved += 1
+                self._moved_at[frm] = self._moved_last = now
             self._say_how_far(way, arriving.arrived)
             return
         del self._arriving[frm]
         if payload.nbytes:
             self._accept(frm, arriving.tag, arriving.finish(payload))
+        else:
+            self._given_up[frm] += arriving.arrived
 
     # -- failure and deadlines ----------------------------------------------------------------------------------
 

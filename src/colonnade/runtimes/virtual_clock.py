@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from colonnade.errors import ColonnadeError, PartyFailed, ProtocolError
-from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
+from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, Endpoint
+from colonnade.runtimes.frames import ABORT, BYE, FRAME_OVERHEAD, check_size
 from colonnade.runtimes.net import LANES, Observer, Outcome, Program, Servers, foreign, per_lane
 from colonnade.runtimes.times import VirtualTimesheet
 from colonnade.runtimes.wire import Value, encoded_size, freeze

@@ -61,6 +61,11 @@ def numbers_of_people(ids: Any, rows: Rows, party: str) -> Rows:
     return np.cumsum(np.concatenate([[False], theirs[1:] != theirs[:-1]]), dtype=np.int64)
 
 
+def most_rows(people: Rows | None) -> int:
+    """Return how many rows there are of one person, at most."""
+    return 1 if people is None or not len(people) else int(np.bincount(people).max())
+
+
 def share_out(rows: Rows, part: float, seed: int, people: Rows | None = None) -> tuple[Rows, Rows]:
     """Return (training rows, held-out rows): the same people at every party, as `rows` has one order at all of them.
 

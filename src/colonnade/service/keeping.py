@@ -76,7 +76,12 @@ def keep_version(
     _save_statistics(folder, job, trained, source.learned)
     if source.rows >= MANY_ROWS:
         gc.collect()  # the columns of the run, whose parts knew each other: they go before all are read once more
-    if (profiles := profiles_of(source.table.take(source.trained_on), source.learned)) is not None:
+    try:
+        profiles = profiles_of(source.table.take(source.trained_on), source.learned)
+    except DataError as error:  # files that were changed since training: the model is as good as it was
+        tell(f"no profile of the columns is kept, so drift can't be seen: {error}")
+        profiles = None
+    if profiles is not None:
         write_profiles(folder, profiles)
     limited = recorder is not None and recorder.view is not None and party.policy.max_advantage is not None
     version = Version(trained.training, folder, {**about, HELD: "its audit has not ended"} if limited else about)

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.columns import Columns, columns_to_value
+from colonnade.blocks.column_values import columns_to_value
+from colonnade.blocks.columns import Columns
 from colonnade.data.ids import pack, unpack
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
 from colonnade.families.scoring import Scorer

@@ -37,7 +37,7 @@ from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, REPEATS, SIZE
 from colonnade.objective import losses
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net
-from colonnade.service.agreeing import agree_on_classes, common_rows, numbers_of_people, share_out
+from colonnade.service.agreeing import agree_on_classes, common_rows, most_rows, numbers_of_people, share_out
 from colonnade.service.binned import prepare_bins
 from colonnade.versions.identity import agree_on_id, people_digest
 from colonnade.workers.engine import Engine
@@ -94,6 +94,7 @@ class Ready:
     fold: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]  # its two parts, prepared for it
     everything: Callable[[], tuple[Any, Any, Any]]  # columns and labels of all rows of this party that are not held out
     counts: Any = None  # how much each row that is trained on counts where it is held out in a fold; classes do not
+    repeats: int = 1  # rows that are about one of this party's people, at most, as another party has several of them
 
 
 def start_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -170,13 +171,18 @@ async def get_ready(
     several = job.duplicates == EXPAND
     people = await net.in_thread(numbers_of_people, source.ids, rows, net.me) if several else None
     train, held_out = share_out(rows, job.validation, job.algorithm.seed, people)
+    most = most_rows(people)
+    repeats = 1 if net.me == job.holders[0] else most  # limits are about people, and each of these has so many rows
     if job.binning is None:
         prepared = await net.in_thread(source.prepare, train)
     else:
-        prepared = await prepare_bins(net, job, job.binning, source, train)
-    check(len(prepared.columns), job.algorithm.smallest_batch(len(train), len(job.holders)))
+        counted = replace(job.binning, least=most * job.binning.least)
+        prepared = await prepare_bins(net, job, counted, source, train)
+    batch = job.algorithm.smallest_batch(len(train), len(job.holders))
+    check(len(prepared.columns), batch)
     if budget is not None:
-        budget.open(prepared.sources, len(rows))
+        whole = batch >= len(train) // len(job.holders)  # one number about all rows of a person, as they are alike
+        budget.open(prepared.sources, len(rows), 1 if whole else repeats)
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
     async def part(of: Rows, by: Prepared = prepared) -> Party:
@@ -212,7 +218,7 @@ async def get_ready(
 
     counts = None if source.weights is None else np.asarray(source.weights, dtype=np.float64)[train]
     sizes = (len(train), len(held_out))
-    return Ready(prepared, classes, outputs, *sizes, mine, rows, held_out, fold, everything, counts)
+    return Ready(prepared, classes, outputs, *sizes, mine, rows, held_out, fold, everything, counts, repeats)
 
 
 async def take_part(
@@ -247,7 +253,8 @@ async def take_part(
         chosen = job.candidate(found_out.best)
     # One number about each person is put aside for the statistics, which come after training.
     spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
-    brought = await net.in_thread(family(job.family).brings, own(ready.prepared), ready.everything)
+    allowed = family(job.family).of_people(net.me, own(ready.prepared), job.algorithm, ready.repeats)
+    brought = await net.in_thread(family(job.family).brings, allowed, ready.everything)
     mine, outputs = replace(ready.mine, own=brought), ready.outputs
     known: tuple[Any, ...] = (mine.X, mine.y, mine.labelled, mine.validation, mine.weights, mine.held_out_weights)
     if found_out is not None:

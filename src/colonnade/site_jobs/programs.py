@@ -11,6 +11,7 @@ import numpy as np
 
 from colonnade.engine.kept import Keeper
 from colonnade.errors import DataError, InputError, ProtocolError
+from colonnade.horizontal.asking import to_the_end
 from colonnade.horizontal.conduct import Result, ServerJob, conduct
 from colonnade.horizontal.gathering import step_of
 from colonnade.horizontal.messages import model_from_value
@@ -113,18 +114,7 @@ async def ask(
 
     model = model_from_value(plan.model, network, "the server")
     conducting = conduct(plan, model, say, kept=run, keep=keep)  # functions of one's own are no part of a job
-    task = next(conducting)
-    while True:
-        heard = await desk.sum(task)
-        if task.kind == "step":
-            net.traffic.round()
-        elif task.kind == "evaluate":
-            net.report(("traffic", task.content[0], net.traffic.messages, net.traffic.bytes))
-        try:
-            task = conducting.send(heard)
-        except StopIteration as end:
-            result: Result = end.value
-            break
+    result = await to_the_end(net, conducting, desk.sum)
     await desk.last_word((result.as_value(), tuple(records)))
     counts = (0, 0) if seat is None else seat.counts
     return Ended(agreed, plan, result, learned, *counts)

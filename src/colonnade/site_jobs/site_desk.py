@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from colonnade.errors import ColonnadeError, LedgerError, PartySilent, ProtocolError
+from colonnade.horizontal.asking import answer_to
 from colonnade.horizontal.gathering import Heard, Task, gather, step_of
 from colonnade.horizontal.program import wait_of
 from colonnade.horizontal.shown import INSTRUCTION, INTRODUCTION
@@ -238,17 +239,8 @@ class SiteDesk:
         self._heard_of -= answered
 
     async def _hear(self, site: str, step: str, until: float) -> tuple[Any, ...]:
-        """Return (the site's answer,) or (); an answer to an earlier question came too late and is not looked at."""
-        while True:
-            found = await self._net.recv_within(site, step, max(0.0, until - self._net.elapsed()))
-            if not found:
-                return ()
-            if not isinstance(found[0], tuple) or len(found[0]) != 2:
-                raise ProtocolError(f"party {site!r} must answer with a number and a value at step {step!r}")
-            serial, answer = found[0]
-            if serial == self.serial:
-                return (answer,)
-            self._heard_of.add(site)
+        """Return (the site's answer,) or (), and remember who was heard of too late."""
+        return await answer_to(self._net, site, step, self.serial, until, self._heard_of.add)
 
     async def last_word(self, content: Any) -> None:
         """Tell all how it ended until they say that they have heard it, at most for `patience`."""

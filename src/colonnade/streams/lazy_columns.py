@@ -77,6 +77,7 @@ class LazyColumns(Mapping[str, Column]):
             values = part.codes if isinstance(part, Texts) else part.values
             found = np.empty(self._reader.rows, dtype=values.dtype) if found is None else found
             found[first:last] = values
+        self._reader.check()
         if part is None or found is None:
             return Numbers(np.empty(0))
         chosen = found if self._chosen is None else found[self._chosen]
@@ -85,7 +86,8 @@ class LazyColumns(Mapping[str, Column]):
     def chunks(self, first: int = 0, last: int | None = None) -> Iterator[Chunk]:
         """Yield the chosen rows between two places, some at a time, as the file has them.
 
-        Where rows are in another order than in the file, all of it is read.
+        Where rows are in another order than in the file, all of it is read. After the last ones, files that were
+        changed meanwhile are refused.
         """
         last, names = self.rows if last is None else last, self._names
         size = max(1 << 13, min(GROUP, _NUMBERS // max(len(names), 1)))
@@ -95,6 +97,7 @@ class LazyColumns(Mapping[str, Column]):
                 yield Chunk(
                     slice(first + start, first + end), numbers, self._reader.part(names, numbers[0], numbers[-1] + 1)
                 )
+            self._reader.check()
             return
         for start, end in spans(self._reader.rows, size):
             places: slice | Rows
@@ -114,6 +117,7 @@ class LazyColumns(Mapping[str, Column]):
             if len(numbers) < end - start:
                 part = {name: column.take(numbers - start) for name, column in part.items()}
             yield Chunk(places, numbers, part)
+        self._reader.check()
 
     def _places(self) -> npt.NDArray[np.int32] | Rows:
         """For each row of the file its place among the chosen ones, or -1; of one that is chosen twice, the last."""

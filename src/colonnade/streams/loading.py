@@ -20,10 +20,11 @@ from colonnade.streams.files import SourceFiles, check_same_columns, several, so
 from colonnade.streams.lazy_columns import LazyColumns
 from colonnade.streams.readers import MappedReader, QueryReader
 from colonnade.streams.scratch import Scratch
+from colonnade.streams.unchanged import Unchanged
 from colonnade.tables import data
 from colonnade.tables.csv_files import dialect, read_csv_files
-from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query, reason
-from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, sql_name
+from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query
+from colonnade.tables.query import NUMBERS, Query, glob, is_date, parquet, quoted, reason, sql_name
 from colonnade.tables.query_files import FileOfQuery
 from colonnade.tables.table import Chosen, Table, check_ids, choose, choose_columns
 
@@ -69,9 +70,12 @@ def load(
     return data.load(settings, source=source, labels=labels, texts=texts)
 
 
-def _lazily(query: Query, chosen: Chosen, texts: frozenset[str], scratch: Scratch | None) -> Table:
+def _lazily(
+    query: Query, chosen: Chosen, texts: frozenset[str], scratch: Scratch | None, files: Unchanged | None = None
+) -> Table:
     beside = query.beside_columns(chosen, texts)
-    reader = QueryReader(query, chosen.columns, texts, scratch)
+    reader = QueryReader(query, chosen.columns, texts, scratch, files)
+    reader.check()  # what was read so far, too
     return Table(query.where, LazyColumns(reader, chosen.columns), **beside)
 
 
@@ -98,7 +102,7 @@ def _of_parquet(
 ) -> Table:
     import duckdb
 
-    con = connect(scratch=_on_disk(settings, scratch))
+    con, unchanged = connect(scratch=_on_disk(settings, scratch)), Unchanged(settings, files)
     if files.store is None:
         lock(con, [Path(path) for path in files.paths])
         sources = [glob(Path(path)) for path in files.paths]
@@ -113,7 +117,7 @@ def _of_parquet(
     types: dict[str, str] = {}
     try:
         for source in sources:
-            found = con.execute(f"DESCRIBE FROM read_parquet({source})").fetchall()
+            found = con.execute(f"DESCRIBE FROM {parquet(source)}").fetchall()
             types = types or {name: plain_type(kind) for name, kind, *_ in found}
             kinds.append({name: _kind(plain_type(kind)) for name, kind, *_ in found})
             counts.append(int(con.execute(f"SELECT num_rows FROM parquet_file_metadata({source})").fetchall()[0][0]))
@@ -126,7 +130,7 @@ def _of_parquet(
         cells = {name: f"c{number}" for number, name in enumerate(chosen.names)}
         columns, first, parts = ", ".join(f"{sql_name(name)} AS {cell}" for name, cell in cells.items()), 0, []
         for source, count in zip(sources, counts, strict=True):
-            rows = f"file_row_number + {first} AS rowid FROM read_parquet({source}, file_row_number = true)"
+            rows = f"file_row_number + {first} AS rowid FROM {parquet(source, file_row_number='true')}"
             parts.append(f"SELECT {columns}, {rows}")
             first += count
         con.execute(f"CREATE TEMP VIEW t AS {' UNION ALL '.join(parts)}")
@@ -134,7 +138,7 @@ def _of_parquet(
     except duckdb.Error as error:
         raise settings.error("source", f"{where} can't be read: {reason(error)}", DataError) from None
     query = Query(con, settings, where, cells, {name: types[cell] for name, cell in cells.items()})
-    return _lazily(query, chosen, texts, scratch)
+    return _lazily(query, chosen, texts, scratch, unchanged)
 
 
 def _kind(kind: str) -> str:
@@ -176,7 +180,7 @@ def _of_query(
 
 
 def _of_array(settings: Settings, files: SourceFiles, labels: bool, new: bool) -> Table:
-    path = Path(files.paths[0])
+    path, unchanged = Path(files.paths[0]), Unchanged(settings, files, held=True)
     try:
         X = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -188,7 +192,7 @@ def _of_array(settings: Settings, files: SourceFiles, labels: bool, new: bool) -
         raise settings.error("source", sentence, DataError)
     names = [f"x{number}" for number in range(X.shape[1])]
     chosen = choose_columns(settings, names, path.name, (), new=not labels)
-    reader = MappedReader(X, {name: number for number, name in enumerate(names)})
+    reader = MappedReader(X, {name: number for number, name in enumerate(names)}, unchanged)
     ids = None if settings["ids"] is None else data.ids_of_file(settings, reader.rows, path, new)
     if ids is not None:
         check_ids(settings, "ids", ids, reader.rows, path.name)

@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value, sum_of_squares
+from colonnade.blocks.column_values import columns_from_value
+from colonnade.blocks.columns import Columns, sum_of_squares
+from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.row_blocks import BLOCK, add_by_blocks, ascending, block_ends, in_order, sum_ends
 from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.errors import DataError

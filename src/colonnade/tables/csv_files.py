@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import DataError
 from colonnade.settings.settings import Settings
-from colonnade.tables.duckdb_files import connect, plain_type, reason
+from colonnade.tables.duckdb_files import connect, plain_type
 from colonnade.tables.encodings import advice, in_utf8
-from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, spellings
+from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, reason, spellings
 from colonnade.tables.table import Chosen, Table, choose
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ class Dialect:
             "delim": quoted(self.delimiter), "decimal_separator": quoted(self.decimal),
             "nullstr": _list(["", *self.missing]), "quote": quoted('"'), "escape": quoted('"'), "comment": "''",
             "header": "true", "compression": "'gzip'" if self.path.suffix.lower() == ".gz" else "'none'",
-            "skip": "0", "strict_mode": "true", "null_padding": "false", **columns, **options,
+            "skip": "0", "strict_mode": "true", "null_padding": "false", "hive_partitioning": "false", **columns,
+            **options,
         }  # fmt: skip
         return f"read_csv({glob(self.path)}, {', '.join(f'{key} = {value}' for key, value in chosen.items())})"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import ColonnadeWarning, DataError
 from colonnade.settings.settings import Settings
-from colonnade.tables.query import Query, glob, quoted, sql_name
+from colonnade.tables.query import Query, glob, parquet, quoted, reason, sql_name
 from colonnade.tables.table import Table, choose
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[
     """Read a Parquet file, and of it only the chosen columns."""
     import duckdb
 
-    source = f"read_parquet({glob(path)})"
+    source = parquet(glob(path))
     with connect(only=(path,)) as con:
         try:
             names = [name for name, *_ in con.execute(f"DESCRIBE FROM {source}").fetchall()]
@@ -161,10 +161,3 @@ def described(con: DuckDBPyConnection, settings: Settings, where: str, table: st
 def plain_type(kind: str) -> str:
     """Return a type without its parameters; lists stay what they are."""
     return kind if kind.endswith("]") else kind.partition("(")[0]
-
-
-def reason(error: Exception) -> str:
-    """Return the first line of what DuckDB says, without its advice and not too long."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    words = lines[0].partition("Error: ")[2] or lines[0]
-    return words if len(words) <= 200 else words[:197] + "..."

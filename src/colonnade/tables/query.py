@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.ids import EXACT
+from colonnade.data.ids import EXACT, EXACT_SINGLE
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.data.row_weights import Floats
 from colonnade.errors import DataError, InputError, LabelError
@@ -47,12 +48,30 @@ class Query:
 
     def fetch(self, expression: str) -> Array:
         """Return one column."""
-        found: Array = self.con.execute(f"SELECT {expression} AS found FROM {self.of}").fetchnumpy()["found"]
+        found: Array = self.arrays(f"SELECT {expression} AS found FROM {self.of}")["found"]
         return found
 
     def one(self, expressions: str) -> tuple[Any, ...]:
         """Return one row."""
-        return tuple(self.con.execute(f"SELECT {expressions} FROM {self.of}").fetchall()[0])
+        with self.readable():
+            return tuple(self.con.execute(f"SELECT {expressions} FROM {self.of}").fetchall()[0])
+
+    def arrays(self, sql: str) -> dict[str, Array]:
+        """Return what a query over the table finds, by column."""
+        with self.readable():
+            found: dict[str, Array] = self.con.execute(sql).fetchnumpy()
+            return found
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """Turn an error of DuckDB's, which reads files only as it is asked about them, into one about the source."""
+        import duckdb
+
+        try:
+            yield
+        except duckdb.Error as error:
+            key = "sql" if self.settings["sql"] else "source"
+            raise self.settings.error(key, f"{self.where} can't be read: {reason(error)}", DataError) from None
 
     def table(self, chosen: Chosen, texts: frozenset[str]) -> Table:
         """Return all that was chosen; `texts` are columns that are text whatever they look like."""
@@ -119,10 +138,11 @@ class Query:
         """Return a column's categories, and its cells as their numbers, in SQL; `kind` is what their type is called."""
         value = self.text(name)
         distinct = f"SELECT DISTINCT {value} AS found FROM {self.of} WHERE {value} IS NOT NULL ORDER BY found"
-        categories = self.con.execute(distinct).fetchnumpy()["found"]
+        categories = self.arrays(distinct)["found"]
         if not len(categories):
             return np.empty(0, dtype=object), "-1::INTEGER"
-        self.con.execute(f"CREATE TEMP TYPE {kind} AS ENUM ({distinct})")
+        with self.readable():
+            self.con.execute(f"CREATE TEMP TYPE {kind} AS ENUM ({distinct})")
         code = f"coalesce(enum_code(CAST({value} AS {kind}))::INTEGER, -1)"
         return np.asarray(categories, dtype=object), code
 
@@ -142,8 +162,8 @@ class Query:
             empty = f"{cell} IS NULL"
         if kind in ("DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UHUGEINT"):
             # tables with gaps turn numbers into floats
-            cell = f"CAST({cell} AS DOUBLE)"
-            whole = self.one(f"coalesce(bool_and({cell} = trunc({cell}) AND abs({cell}) < {EXACT}), true)")[0]
+            cell, most = f"CAST({cell} AS DOUBLE)", EXACT_SINGLE if kind == "FLOAT" else EXACT
+            whole = self.one(f"coalesce(bool_and({cell} = trunc({cell}) AND abs({cell}) < {most}), true)")[0]
             kind, cell = ("BIGINT", f"CAST({cell} AS BIGINT)") if whole else (kind, cell)
         if kind not in (*_WHOLE, *_TEXTS, "UUID"):
             raise self.settings.error(
@@ -225,6 +245,12 @@ def glob(path: Path) -> str:
     return quoted("".join(f"[{sign}]" if sign in "*?[" else sign for sign in str(path)))
 
 
+def parquet(file: str, **options: str) -> str:
+    """Write in SQL how a Parquet file is read: its own columns, and none that a folder like x=5 is called after."""
+    chosen = {"hive_partitioning": "false", **options}
+    return f"read_parquet({file}, {', '.join(f'{key} = {value}' for key, value in chosen.items())})"
+
+
 def spellings(marks: Iterable[str | float], decimal: str = ".") -> list[str]:
     """Return how a file may spell what stands for a missing value: text is compared with text, and -1 may be -1.0."""
     found: list[str] = []
@@ -236,3 +262,10 @@ def spellings(marks: Iterable[str | float], decimal: str = ".") -> list[str]:
         else:
             found.append(repr(float(mark)).replace(".", decimal))
     return list(dict.fromkeys(found))
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of what DuckDB says, without its advice and not too long."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    words = lines[0].partition("Error: ")[2] or lines[0]
+    return words if len(words) <= 200 else words[:197] + "..."

@@ -13,7 +13,7 @@ from colonnade.settings.settings import Settings
 from colonnade.tables.csv_files import dialect
 from colonnade.tables.duckdb_files import connect
 from colonnade.tables.encodings import in_utf8
-from colonnade.tables.query import glob, quoted, sql_name
+from colonnade.tables.query import glob, parquet, quoted, sql_name
 
 SOURCE = "source"  # what a query calls the file that `source` names
 _WORD = re.compile(rf"\b(?:FROM|JOIN)\s+{SOURCE}\b", re.IGNORECASE)
@@ -64,9 +64,9 @@ class FileOfQuery:
         path = self.path.absolute()
         if path.suffix.lower() in (".parquet", ".pq"):
             with connect(only=(path,)) as con:
-                described = con.execute(f"DESCRIBE FROM read_parquet({glob(path)})").fetchall()
+                described = con.execute(f"DESCRIBE FROM {parquet(glob(path))}").fetchall()
             lacking = self._lacking(settings, [name for name, *_ in described])
-            yield f"SELECT *{lacking} FROM read_parquet({glob(path)})"
+            yield f"SELECT *{lacking} FROM {parquet(glob(path))}"
             return
         with in_utf8(settings, path) as utf8:
             file = dialect(utf8, path, settings)

@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from colonnade.data.party import Party, check_together
+from colonnade.data.party import Party
+from colonnade.data.together import check_together
 from colonnade.errors import ColonnadeWarning, OptionError
 from colonnade.estimators.base import Estimator
 from colonnade.objective import losses, scorers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from colonnade.runtimes.endpoint import FRAME_OVERHEAD
+from colonnade.runtimes.frames import FRAME_OVERHEAD
 from colonnade.runtimes.net import Net, Traffic, Watcher
 from colonnade.runtimes.wire import Value, encoded_size
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.column_values import columns_to_value
 from colonnade.errors import OptionError
 from colonnade.settings.settings import Key, Section
 from colonnade.workers.executor import Executor

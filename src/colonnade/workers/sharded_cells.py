@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks.bins import MOST, Bins
-from colonnade.blocks.columns import value_of
+from colonnade.blocks.column_values import value_of
 from colonnade.blocks.cuts import DenseValues, SparseValues
 from colonnade.blocks.row_blocks import BLOCK
 from colonnade.workers.executor import Executor

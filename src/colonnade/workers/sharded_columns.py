@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, CsrColumns, columns_from_value, rows_of_value
+from colonnade.blocks.column_values import columns_from_value, rows_of_value
+from colonnade.blocks.columns import Columns
+from colonnade.blocks.csr_columns import CsrColumns
 from colonnade.blocks.row_blocks import all_rows, ascending, block_rows, in_order, sum_ends
 from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.blocks.weights import DenseTerms
@@ -260,7 +262,7 @@ class ShardedColumns:
         return found
 
     def occurring(self) -> Rows | None:
-        """The columns that have a number in any row, if most have none; see `blocks.columns.CsrColumns`."""
+        """The columns that have a number in any row, if most have none; see `blocks.csr_columns.CsrColumns`."""
         if self._numbers is None:
             return None
         seen = np.zeros(self.shape[1], dtype=bool)

@@ -17,15 +17,9 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.columns import (
-    Columns,
-    CsrColumns,
-    columns_from_value,
-    rows_of_value,
-    sum_of_squares,
-    value_of,
-    with_ones,
-)
+from colonnade.blocks.column_values import columns_from_value, rows_of_value, value_of, with_ones
+from colonnade.blocks.columns import Columns, sum_of_squares
+from colonnade.blocks.csr_columns import CsrColumns
 from colonnade.blocks.cuts import DenseValues, SparseValues
 from colonnade.blocks.row_blocks import block_ends
 from colonnade.blocks.second_order import Judgement
