@@ -28,6 +28,13 @@ from contextlib import suppress
 from colonnade.cli.main import main
 from colonnade.runtimes import nursery
 
+# What nearly all commands import first of all: here once, and not by each party of the first job.
+USUAL = (
+    "colonnade.cli.training",
+    "colonnade.families.linear",
+    "colonnade.remote.network",
+    "colonnade.tables.duckdb_files",
+)
 LENGTH, CODE = struct.Struct("<I"), struct.Struct("<i")
 
 
@@ -178,6 +185,7 @@ def _receive(line, size):
 def be_template() -> None:
     """Fork a process for each command; what commands had to import is there for the next."""
     gc.disable()
+    nursery._import(USUAL)
     line, door = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     learned, callers = (
         [],
