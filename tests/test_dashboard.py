@@ -192,6 +192,20 @@ def test_a_link_lets_one_browser_in_and_no_other(fresh, opened):
     assert site.ask(f"{site.base}/")[0] == 403
 
 
+@pytest.mark.parametrize(
+    "other", ["consent", 'seen={"a": [1, 2]}', "colonnade=x", "path=/", "a=;;b", 'x="\\"', "\xe9=\xe9"]
+)
+def test_cookies_of_whatever_else_is_on_this_machine_shut_nobody_out(fresh, opened, other):
+    """A browser sends those of every port of 127.0.0.1, in the order in which it likes them."""
+    site = opened(fresh)
+    own = site.cookie
+    for both in (f"{own}; {other}", f"{other}; {own}"):
+        site.cookie = both.encode("latin-1").decode("latin-1")
+        assert site.ask(f"{site.base}/")[0] == 200, both
+    site.cookie = other
+    assert site.ask(f"{site.base}/")[0] == 403
+
+
 def test_the_oldest_of_many_browsers_goes(fresh, opened):
     door = DashboardDoor()
     cookies = [door.enter(urlsplit(door.link).query.removeprefix("key=")).partition(";")[0] for _ in range(17)]
@@ -342,6 +356,43 @@ def test_a_folder_that_others_may_write_to_is_not_believed(folder, opened):
     text = Strict(site.page()).text
     assert "has mode 777" in text
     assert "Versions" not in text
+
+
+def test_nor_is_a_report_in_it(folder, opened):
+    assert main(["report", str(folder / "job.toml"), "--as", "bank"]) == 0
+    site = opened(folder)
+    version = site.records.versions()[0].version
+    (folder / "bank-files").chmod(0o777)
+    status, _, text = site.ask(f"{site.base}/versions/{version.training}/report")
+    assert (status, "has mode 777" in text) == (404, True)
+
+
+def test_letters_that_are_none_are_shown_as_something_else(fresh, opened):
+    """An error may name a file whose name is no text, and Python writes such letters only with a mark."""
+    site = opened(fresh)
+    file = evil_run(site.records.folder)
+    file(Event("ended", 1e9 + 10, {"how": "failed", "error": "there is no file 'r\udce9sum\udce9.csv'"}))
+    (run,) = site.records.runs()
+    for address in ("", f"runs/{run.name}"):
+        assert "r?sum?.csv" in Strict(site.page(address)).text
+
+
+def test_a_seal_that_holds_something_else_is_said(folder, opened):
+    seal = folder / "bank-files" / "ledger.jsonl.seal"
+    seal.write_text(json.dumps({**json.loads(seal.read_text()), "lines": float("inf")}))
+    state = opened(folder).records.ledger(wait=60)
+    assert (state.busy, "can't be read (OverflowError)" in state.trouble) == (False, True)
+
+
+def test_a_ledger_that_raises_is_said(folder, opened, monkeypatch):
+    def verify(*_, **__):
+        raise OverflowError("cannot convert float infinity to integer")
+
+    monkeypatch.setattr("colonnade.dashboard.party_records.verify", verify)
+    site = opened(folder)
+    state = site.records.ledger(wait=60)
+    assert (state.busy, "can't be read (OverflowError)" in state.trouble) == (False, True)
+    assert "not verified" in Strict(site.page("ledger")).text
 
 
 def test_files_that_are_damaged_are_said_and_the_rest_is_shown(folder, opened):

@@ -269,8 +269,8 @@ class Family(ABC):
         """
         return own
 
-    def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
-        """Try out what a party brings beside columns, and return a few words about it."""
+    def try_own(self, party: str, own: Any, columns: int, seed: int, job: Any) -> str:
+        """Try out what a party brings beside columns to a job, and return a few words about it."""
         raise DataError(f"a {self.called} model takes nothing but columns")
 
     # -- training and use ---------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def _data(job: Job, party: PartyFile, sealed_costs: Sealed) -> list[Finding]:
     found += [tried("labels", own_labels)] if table.label is not None else []
     if kind.takes_own:
         own, seed = party.network, job.algorithm.seed
-        found.append(tried(kind.called, lambda: kind.try_own(party.name, own, len(columns), seed)))
+        found.append(tried(kind.called, lambda: kind.try_own(party.name, own, len(columns), seed, job)))
     found += cells_and_ranges(job, party, table, prepared) if grows_trees(job) else []
     found += [tried("batches", lambda: _batches(job, party, table.rows, len(columns)))] if job.sum == ENCRYPTED else []
     width = sources(prepared)

@@ -22,7 +22,7 @@ from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.score_file import Scores
 from colonnade.ledger.ledger import take_lane
 from colonnade.service.in_use import judge
-from colonnade.service.serving import answers, counted, outputs, trained_at
+from colonnade.service.serving import answers, counted, metrics_token, outputs, trained_at
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.site_jobs.site_rows import network_of
 from colonnade.streams.loading import load
@@ -99,15 +99,14 @@ def _serve(
 ) -> None:
     from colonnade.service.http import Server, token_in
 
-    token, apart = token_in(party.folder / "http.token"), party.folder / "metrics.token"
-    metrics = token_in(apart) if apart.exists() else None
-    server = Server(address, token, part.prepared, beside={}, metrics_token=metrics, public=public)
+    token = token_in(party.folder / "http.token")
+    server = Server(address, token, part.prepared, metrics_token=metrics_token(party), public=public)
     counts = DailyCounts(party.folder)
 
     def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
         if rows is None:
             raise DataError("a site's model knows no ids; send the features of the people to score")
-        judge(party, part, rows, tell)
+        judge(party, part, rows, tell, keep=False)
         columns = outputs(job, part, scores_of(part, party, rows), party.answers)
         return answers(Scores(ids, np.ones(len(ids), dtype=bool), columns))
 
