@@ -2,9 +2,10 @@
 
 For each of them: the environment is made, the file is installed, the command answers, and two parties train sealed.
 What is printed says how long that took and how large what was installed is: the files that the packages bring, and
-beside them the bytecode that pip makes of them. Where kernels are shipped compiled, there must be no numba, and every
-kind of code that this processor can run must give the same bits. With --sbom, the software bill of materials of that
-environment is written beside the wheel (CycloneDX, by cyclonedx-bom in an environment apart from it).
+beside them the bytecode that pip makes of them. Where kernels are shipped compiled, there must be no numba, the
+packages together must stay below 300 MB, and every kind of code that this processor can run must give the same bits.
+With --sbom, the software bill of materials of that environment is written beside the wheel (CycloneDX, by
+cyclonedx-bom in an environment apart from it).
 
     python packaging/check_dist.py dist
 """
@@ -38,6 +39,7 @@ import sys
 from colonnade.compiling.shipped import level
 print(level() if "numba" not in sys.modules else "numba", *(part.tobytes().hex() for part in model.coef_.values()))
 """
+MOST = 300e6  # bytes of all packages, where kernels are shipped
 SHIPPED = sys.platform == "linux" and platform.machine() == "x86_64"
 
 
@@ -63,8 +65,13 @@ def check(package: Path, *, sbom: Path | None = None) -> None:
         print(f"  ten lines to a first model: {seconds:.1f} s, and with the installation {installed + seconds:.0f} s")
         if SHIPPED:
             check_kernels(python, folder)
-        for name, size in sizes(python):
+        found = sizes(python)
+        for name, size in found:
             print(f"  {size / 1e6:7.1f} MB  {name}")
+        if SHIPPED and (whole := found[0][1]) >= MOST:
+            sys.exit(
+                f"{package.name} installs {whole / 1e6:.0f} MB with all that it needs; {MOST / 1e6:.0f} are the most"
+            )
         if sbom is not None:
             write_sbom(python, Path(folder) / "tool", sbom)
 

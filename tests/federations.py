@@ -26,6 +26,7 @@ class Federation:
         self.job = {"algorithm": {"step": 0.1}}
         self.longest_for = {}  # messages of some parties, by their arguments
         self.nets = {}  # of every party's last start, for the test to look at
+        self.hub = ""  # who alone has lines to all others, which may leave
 
     def __enter__(self):
         return self
@@ -47,7 +48,7 @@ class Federation:
 
     def place(self, name):
         listen = self.listen[name] if self.addresses[name] else None
-        return NetworkPlace(name, self.addresses, listen)
+        return NetworkPlace(name, self.addresses, listen, self.hub)
 
     async def party(self, name, program, *args, **options):
         """What `run_party` does."""

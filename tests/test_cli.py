@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -162,3 +165,16 @@ def test_the_only_label_holder_is_told_whom_its_service_would_be_for(tmp_path, c
     assert main(["init", str(tmp_path / "loans"), "--parties", "bank,shop"]) == 0
     assert main(["serve", str(tmp_path / "loans/job.toml"), "--as", "bank"]) == 1
     assert "'bank' is the only label holder, so nobody else asks for scores" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have other signals")
+def test_a_command_that_a_script_put_behind_it_ends_by_sigterm():
+    """A shell starts such a command with Ctrl-C ignored; service managers and `kill` end it all the same."""
+    program = (
+        "import os, signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "from colonnade.cli.terminal import log; log(); "
+        "os.kill(os.getpid(), signal.SIGTERM); time.sleep(5); print('it goes on')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.stdout == ""

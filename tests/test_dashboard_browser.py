@@ -13,12 +13,15 @@ import browser
 import commands
 from colonnade.dashboard.party_records import PartyRecords
 from colonnade.dashboard.server import DashboardServer
-from colonnade.jobs.job_file import read_job
-from colonnade.jobs.party_file import read_party
 from devtools import open_tab
-from test_dashboard import EVIL, NAMES, evil_run
+from site_federation import CLINICS
+from test_dashboard import EVIL, NAMES, evil_run, reading
 from test_federation import LIMIT, federation, start
 from test_report_page import luminance
+from test_site_commands import ends_well
+from test_site_commands import start as start_site
+from test_site_dashboard import clinics
+from test_site_dashboard import reading as reading_of_site
 
 # Of every text that is seen: what it says, its colour, and the colours below it, from the nearest to the farthest.
 COLOURS = """
@@ -71,9 +74,8 @@ def opened():
     """Start a dashboard that ends with the test; returns its server and the link."""
     found = []
 
-    def begin(folder, name="bank"):
-        job, links = read_job(folder / "job.toml"), []
-        records = PartyRecords(job, read_party(folder / f"{name}.toml", job))
+    def begin(folder, name="bank", read=reading):
+        records, links = PartyRecords(*read(folder, name)), []
         server = DashboardServer(records, f"job.toml --as {name}", 0, links.append)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         found.append(server)
@@ -158,6 +160,32 @@ def test_a_browser_follows_a_job_to_its_end(tab, tmp_path, opened):
             check_page(tab, (path, width, scheme))
     assert tab.complaints == []
     assert own_requests(tab, base)
+
+
+def test_a_browser_follows_a_job_between_sites(tab, tmp_path, opened):
+    folder = clinics(tmp_path / "trial", rounds=30)
+    server, links = opened(folder, "hub", reading_of_site)
+    base = enter(tab, server, links)
+    started = {"hub": start_site(folder, "hub")}
+    tab.wait("!!document.querySelector('a.strip.go')")
+    tab.value("document.querySelector('a.strip.go').click()")
+    tab.wait("location.pathname.includes('/runs/') && document.body.innerText.includes('not there yet')")
+    started |= {name: start_site(folder, name) for name in CLINICS}
+    tab.wait("document.querySelector('h1 .mark').textContent === 'done'")
+    ends_well(started)
+    assert tab.value("document.querySelectorAll('figure[data-chart] polyline').length") >= 3
+    for name in ("hub", "clinic-b"):
+        if name != "hub":
+            server, links = opened(folder, name, reading_of_site)
+            base = enter(tab, server, links)
+        (version,), (run,) = server.records.versions(), server.records.runs()
+        for path in ("/", f"/runs/{run.name}", f"/versions/{version.version.training}", "/ledger", "/services"):
+            for width, scheme in ((1440, "dark"), (390, "light")):
+                tab.look(width, scheme=scheme)
+                tab.go(base + path)
+                check_page(tab, (name, path, width, scheme))
+        assert own_requests(tab, base)
+        assert tab.complaints == []
 
 
 def test_what_a_partner_says_runs_nowhere(tab, tmp_path, opened):

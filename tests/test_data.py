@@ -771,7 +771,7 @@ def test_rows_without_a_label(read):
         ("1 1:1\n1 3:1 2:1 3:5\n", "", "a.svm, line 2: index 3 occurs twice"),
         ("1 1:1\n", 'label = "y"', 'key data.label: must be "label"'),
         ("1:1\n", 'label = "label"', "no row of a.svm has a label"),
-        ("1 1:1\n", 'id = "x"', "key data.id: has no meaning for a.svm, only for sql, csv, parquet, npz"),
+        ("1 1:1\n", 'id = "x"', "key data.id: has no meaning for a.svm, only for sql, csv, parquet, arrow, npz"),
     ],
 )
 def test_libsvm_that_is_refused(read, content, section, sentence):

@@ -21,6 +21,7 @@ from colonnade.events.event_file import EventFile, events_in, kept
 from colonnade.events.reading import EventTail, ends, follow, held, read
 from colonnade.events.run_events import RunEvents
 from colonnade.events.watchers import Watchers
+from colonnade.runtimes.net import Traffic
 from test_federation import federation, run_all, start
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -75,6 +76,26 @@ def test_a_line_that_holds_no_event(line):
 
 
 # -- those who follow --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_over_new_lines_counts_on():
+    """As a site joins anew where who asks was lost: its program begins at 0 again, and its run does not."""
+    heard = []
+    events = RunEvents([heard.append], "accuracy")
+    with events.run({"run": "00c0ffee00c0ffee"}):
+        events.observe(90.0, ("line", "hub", True, ""))  # by the time since the command was started
+        events.traffic = Traffic(messages=3, bytes=300, rounds=2)
+        events.observe(5.0, ("progress", 2, 2))
+        events.observe(0.0, ("sent", (("hub", 300),)))
+        events.traffic = Traffic(messages=1, bytes=100, rounds=1)
+        events.observe(1.0, ("progress", 9, 1))
+        events.observe(2.0, ("traffic", 4, 1, 100))
+        events.observe(0.0, ("sent", (("hub", 100),)))
+    found = [event.data for event in heard if event.kind in ("round", "record", "ended")]
+    assert [(one["bytes"], one["messages"]) for one in found] == [(300, 3), (400, 4), (400, 4), (400, 4)]
+    assert [one.get("round", one.get("rounds")) for one in found] == [2, 3, None, 3]
+    assert [one["seconds"] for one in found[:3]] == [5.0, 6.0, 7.0]
+    assert found[-1]["sent"] == {"hub": 400}
 
 
 def test_a_watcher_that_raises_is_dropped_with_one_warning():

@@ -6,11 +6,13 @@ import csv
 import os
 import re
 import stat
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
 import pytest
 
+from colonnade.cli import export
 from colonnade.cli.main import main
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import OptionError
@@ -178,6 +180,37 @@ def test_what_colonnade_refuses_has_no_contribution_in_sql():
     assert np.isnan(in_duckdb(part, table)[:, 0]).tolist() == [False, True, False]
 
 
+def test_a_row_that_no_step_takes_does_not_end_the_statement():
+    """`log1p` refuses -1 and below; DuckDB and PostgreSQL end a whole statement at the logarithm of such a number."""
+    part = part_of((Column("a", False, (Log1p(), Standardise(0.3, 2.0)), None, True),))
+    table = Table("test", {"a": Numbers(np.array([1.0, -1.0, 7.0, -3.0]))})
+    found = in_duckdb(part, table)[:, 0]
+    assert np.isnan(found).tolist() == [False, True, False, True]
+    known = Table("test", {"a": Numbers(np.array([1.0, 7.0]))})
+    np.testing.assert_allclose(found[[0, 2]], adds(part, known)[:, 0], rtol=0, atol=1e-9)
+
+
+BESIDE = {"exposure": 'insured "years"', "offset": "base"}
+
+
+def beside_of_rows():
+    """A part of a count model, rows with what its party adds to their scores, and what the party brings in all."""
+    columns = [CASES[name] for name in ("standardise", "one-hot")]
+    part, table = part_of(tuple(column for column, _ in columns)), table_of(columns)
+    years, base = RNG.uniform(0.1, 3.0, PEOPLE), RNG.normal(size=PEOPLE)
+    expected = adds(part, table)[:, 0] + base + np.log(years)
+    whole = {**table.columns, BESIDE["exposure"]: Numbers(years), BESIDE["offset"]: Numbers(base)}
+    return part, Table("test", whole), expected
+
+
+def test_exposures_and_offsets_are_added_as_in_a_prediction():
+    part, table, expected = beside_of_rows()
+    np.testing.assert_allclose(in_duckdb(part, table, beside=BESIDE)[:, 0], expected, rtol=0, atol=1e-9)
+    table.columns[BESIDE["exposure"]].values[:3] = (0.0, -1.0, np.nan)  # as a file with these is refused
+    found = in_duckdb(part, table, beside=BESIDE)[:, 0]
+    assert np.isnan(found).tolist() == [True] * 3 + [False] * (PEOPLE - 3)
+
+
 def test_names_can_not_leave_their_quotes():
     column = Column('"; DROP TABLE bank; --', False, (), None, True)
     part = part_of((column,))
@@ -232,14 +265,14 @@ def test_sparse_columns_and_odd_numbers_are_refused():
 # -- ONNX --------------------------------------------------------------------------------------------------------------
 
 
-def in_onnx(part, table):
+def in_onnx(part, table, *more):
     """Run the graph in onnxruntime, on a table as it would be given there."""
     pytest.importorskip("onnx", reason="onnx is not installed; `make integrations` has it")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; `make integrations` has it")
     from colonnade.integrations.part_onnx import part_onnx
 
     found = linear_part(part)
-    session = runtime.InferenceSession(part_onnx(found, names_of_scores(part, found.outputs)))
+    session = runtime.InferenceSession(part_onnx(found, names_of_scores(part, found.outputs), *more))
     given = {}
     for name, values in table.columns.items():
         if isinstance(values, Texts):
@@ -269,6 +302,11 @@ def test_a_graph_of_many_columns_with_names_like_its_own():
     table = Table("test", {column.name: values for column, (_, values) in zip(columns, cases, strict=True)})
     part = part_of(tuple(columns))
     np.testing.assert_allclose(in_onnx(part, table), adds(part, table), rtol=0, atol=1e-9)
+
+
+def test_a_graph_adds_exposures_and_offsets_too():
+    part, table, expected = beside_of_rows()
+    np.testing.assert_allclose(in_onnx(part, table, BESIDE)[:, 0], expected, rtol=0, atol=1e-9)
 
 
 def test_what_a_graph_can_not_read_is_refused():
@@ -337,6 +375,17 @@ def test_parts_of_a_job_add_up_to_its_scores(tmp_path, capsys, monkeypatch):
     for row in rows:
         z = both["bank"][row["id"]] + both["shop"][row["id"]]
         assert 1 / (1 + np.exp(-z)) == pytest.approx(float(row["p(good)"]), abs=1e-6)
+
+
+def test_the_command_adds_what_the_party_s_own_file_names():
+    part, table, expected = beside_of_rows()
+    data = {"id": "id", "missing": None, **BESIDE}
+    party, to = SimpleNamespace(name="bank", data=data), SimpleNamespace(to="sql", table=None)
+    text, _ = export._content(to, None, party, part)
+    con = duckdb.connect()
+    into(con, table)
+    found = np.array([one[1] for one in con.execute(text.decode()).fetchall()])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), [

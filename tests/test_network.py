@@ -18,7 +18,7 @@ from colonnade.remote.network import Network
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.reliable import Reliable
 from contracts import programs
-from federations import Federation, listening, more, ping, pong, run, until, when
+from federations import PATIENCE, Federation, listening, more, ping, pong, run, until, when
 from ports import free_ports
 
 
@@ -365,6 +365,35 @@ def test_a_goodbye_during_a_break_still_arrives():
             )
             assert values["a"] == "left"
             assert "party 'a' ended its program before step 'something'" in str(values["b"])
+
+    run(scenario)
+
+
+def test_a_party_that_may_leave_ends_as_soon_as_its_last_word_has_come():
+    """It waits to hear so, however far away the deadline is; whoever it leaves goes on."""
+
+    async def scenario():
+        with Federation("hub", "site") as federation:
+            federation.hub, over = "hub", asyncio.Event()
+
+            async def lead(net):
+                net.spare(["site"])
+                await net.send("site", "begin", None)
+                await over.wait()
+                return "led"
+
+            async def follow(net):
+                await net.recv("hub", "begin")
+                asyncio.get_running_loop().call_soon(following.cancel)  # as by Ctrl-C
+                await net.recv("hub", "end")
+
+            far = {"deadline": 10 * PATIENCE}
+            leading = asyncio.ensure_future(federation.party("hub", lead, **far))
+            following = asyncio.ensure_future(federation.party("site", follow, **far))
+            (stopped,) = await asyncio.gather(following, return_exceptions=True)
+            assert isinstance(stopped, asyncio.CancelledError)
+            over.set()
+            assert (await leading).value == "led"
 
     run(scenario)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from html import unescape
 
 import numpy as np
+import pandas as pd
 import pytest
+from rich.console import Console
 from rich.table import Table
 
 import colonnade as cn
+from colonnade.audit.auditing import Audit
+from colonnade.audit.findings import AuditFinding
+from colonnade.audit.table import as_table
 from colonnade.inference.statistics import Statistics
 from colonnade.notebooks.cells import curve, of_rich, table
 from colonnade.notebooks.records import ByParty, Course
@@ -97,6 +103,24 @@ def test_statistics_show_the_table_of_the_terminal(fitted):
     assert ODD in shown
     for row in found.coefficients["bank"]:
         assert f"{row.coefficient:.4g}" in shown
+
+
+def test_units_in_brackets_are_names_and_no_colours():
+    """`rich` takes "[mg]" for the name of a style, and ends at a "[/kg]" that closes nothing."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((200, 2))
+    frame = pd.DataFrame(X, columns=["dose [mg]", "costs [/month]"])
+    bank = cn.Party("bank", frame, X[:, 0] + rng.logistic(size=200) > 0)
+    model = cn.LogisticRegression(verbose=0, protection="plain").fit(bank)
+    found = model.statistics(bank)
+    for shown in (str(found), " ".join(texts(found._repr_html_()))):
+        assert "dose [mg]" in shown
+        assert "costs [/month]" in shown
+    one = AuditFinding("guess", "a paper", "shop", "bank", "columns", "nothing", "AUC", 0.9, 0.5, "by chance",
+                       "costs [/month]", (1, 1), "plain")  # fmt: skip
+    console = Console(file=io.StringIO(), width=200)
+    console.print(as_table(Audit((one,), 0.1)))
+    assert "costs [/month]" in console.file.getvalue()
 
 
 def test_audits_and_searches_show_what_they_print(fitted):

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from colonnade.cli.main import main
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, OptionError
 from colonnade.jobs import model_file
+from colonnade.jobs.party_file import read_party
 from colonnade.objective import losses
 from colonnade.report import held_out_file
 from colonnade.report.contents import ColumnLine
@@ -149,8 +151,23 @@ def test_alone_is_a_model_of_the_label_holders_columns_on_the_same_people(loans)
 def test_alone_is_kept_and_needs_the_data_once(loans, monkeypatch):
     _, job, parties = loans
     first = page_of(gather(job, parties["bank"]))
-    monkeypatch.setattr(data, "load", None)
+    monkeypatch.setattr("colonnade.report.gather.load", None)
     assert page_of(gather(job, parties["bank"])) == first
+
+
+def test_alone_is_the_same_of_a_table_in_several_files(tmp_path):
+    folder, job, parties = trained(tmp_path)
+    bank = parties["bank"]
+    known = gather(job, bank).people[0].alone
+    (Shelf(bank.folder, "bank").promoted().folder / "alone.csv").unlink()
+    head, *rows = (folder / "bank.csv").read_text().splitlines(keepends=True)
+    for number, part in enumerate((rows[:100], rows[100:])):
+        (folder / f"bank-{number}.csv").write_text(head + "".join(part))
+    path = folder / "bank.toml"
+    path.write_text(path.read_text().replace('source = "bank.csv"', 'source = ["bank-0.csv", "bank-1.csv"]'))
+    found = gather(job, replace(bank, data=read_party(path, job).data)).people[0].alone
+    assert known is not None
+    np.testing.assert_array_equal(found, known)
 
 
 def test_data_that_have_changed_are_said_and_no_error(tmp_path):

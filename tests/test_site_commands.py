@@ -5,20 +5,30 @@ from __future__ import annotations
 import csv
 import json
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
 
 import commands
-from colonnade.cli import sites
+from colonnade import private_files
+from colonnade.cli import training
 from colonnade.cli.main import main
 from colonnade.errors import ColonnadeError
+from colonnade.events.event_file import events_in, kept
+from colonnade.events.reading import read
 from colonnade.jobs import model_file
 from colonnade.ledger.verify import verify
 from colonnade.remote.signatures import checker, vouched_by
 from colonnade.site_jobs import running
+from colonnade.site_jobs.scoring_alone import serve_alone
+from colonnade.site_jobs.site_file import read_site
 from colonnade.site_jobs.site_job_file import read_site_job
+from colonnade.versions.drift import FEWEST
+from colonnade.versions.identity import short
 from ports import free_ports
 from site_federation import CLINICS, write_clinics
 from test_site_jobs import estimator_of
@@ -103,6 +113,44 @@ def test_from_init_to_scores_that_need_nobody_else(folder, tmp_path, capsys):
     assert main(["model", "list", str(folder / "job.toml"), "--as", "clinic-b"]) == 0
     assert main(["ledger", "show", str(folder / "job.toml"), "--as", "clinic-b"]) == 0
     assert main(["drift", str(folder / "job.toml"), "--as", "clinic-b"]) == 0
+    answers_its_own_programs(folder, found["clinic-a"])
+
+
+def answers_its_own_programs(folder, part):
+    """Many requests at a time leave the drift of the last table as it is; monitors need no token that scores."""
+    before = (part.folder / "drift.json").read_bytes()  # of what `predict` has looked at
+    private_files.write(folder / "clinic-a-files" / "metrics.token", "m" * 20)
+    job, ended = read_site_job(folder / "job.toml"), threading.Event()
+    (port,) = free_ports(1)
+    given = (job, read_site(folder / "clinic-a.toml", job, "clinic-a"), f"127.0.0.1:{port}", lambda text: None)
+    serving = threading.Thread(target=serve_alone, args=given, kwargs={"until": ended})
+    serving.start()
+    rows = [{"id": str(row), "age": 50.0, "bmi": 27.0, "ward": "north"} for row in range(2 * FEWEST)]
+
+    def ask(path, token, body=None):
+        request = Request(f"http://127.0.0.1:{port}{path}", body, {"Authorization": f"Bearer {token}"})
+        with urlopen(request, timeout=LIMIT) as answer:
+            return answer.read().decode()
+
+    try:
+        until = time.monotonic() + LIMIT
+        while time.monotonic() < until:
+            try:
+                ask("/health", "")
+                break
+            except OSError:
+                time.sleep(0.02)
+        token = (folder / "clinic-a-files" / "http.token").read_text().strip()
+        body = json.dumps({"rows": rows}).encode()
+        with ThreadPoolExecutor(8) as pool:
+            said = list(pool.map(lambda _: ask("/score", token, body), range(24)))
+        assert len({*said}) == 1
+        assert len(json.loads(said[0])["scores"]) == len(rows)
+        assert f'colonnade_model_info{{version="{short(part.training)}"}} 1' in ask("/metrics", "m" * 20)
+        assert (part.folder / "drift.json").read_bytes() == before
+    finally:
+        ended.set()
+        serving.join()
 
 
 def wait_for_round(folder, number):
@@ -115,31 +163,27 @@ def wait_for_round(folder, number):
     raise AssertionError("the run did not get there")
 
 
-def test_init_names_no_command_that_refuses_sites(tmp_path, capsys):
+def test_init_says_what_to_do_next(tmp_path, capsys):
     assert main(["init", str(tmp_path / "trial"), "--sites", ",".join(CLINICS)]) == 0
     said = capsys.readouterr().out
     assert "colonnade run" in said
-    assert "dashboard" not in said
-
-
-def test_a_site_has_no_table_of_watchers(folder, capsys):
-    change(folder / "clinic-a.toml", ("[policy]", '[watch]\ntensorboard = "tb"\n\n[policy]'))
-    assert main(["check", str(folder / "job.toml"), "--as", "clinic-a"]) == 1
-    assert "key watch: follows runs over columns; remove this table" in capsys.readouterr().err
+    assert f"to look on: colonnade dashboard {tmp_path / 'trial'} --as " in said
 
 
 def test_logs_of_a_site_are_json_where_that_is_asked_for(folder, monkeypatch, capsys):
-    asked, bars = [], []
+    asked, bars, followed = [], [], []
 
-    def run(job, party, *, verbose, tell):
+    def run(job, party, *, verbose, tell, watchers):
         bars.append(verbose)
+        followed.append([getattr(one, "__name__", type(one).__name__) for one in watchers])
         raise ColonnadeError("the line broke")
 
-    monkeypatch.setattr(sites, "log", lambda options: asked.append(options.log))
+    monkeypatch.setattr(training, "log", lambda options: asked.append(options.log))
     monkeypatch.setattr(running, "run_sites", run)
     for form in ("text", "json"):
         assert main(["run", str(folder / "job.toml"), "--as", "clinic-a", "--log", form]) == 1
     assert (asked, bars) == (["text", "json"], [1, 0])
+    assert followed == [["EventFile"], ["EventFile", "follow_in_log"]]
     last = capsys.readouterr().err.splitlines()[-1]
     assert json.loads(last)["message"] == "the line broke"
 
@@ -160,6 +204,22 @@ def test_a_site_that_is_killed_takes_part_again(folder):
     assert len({part.state[0].tobytes() for part in parts(folder).values()}) == 1
 
 
+def test_a_site_that_is_stopped_by_its_owner_says_so_and_takes_part_again(folder):
+    change(folder / "job.toml", ("rounds = 12", "rounds = 150"))
+    change(folder / "job.toml", ("minimum_sites = 3", "minimum_sites = 2"))
+    change(folder / "job.toml", ("disclosed = [", 'disclosed = [\n  "sums of a single site",'))
+    change(folder / "job.toml", ("# wait = 8", "wait = 1"))
+    started = {name: start(folder, name) for name in ALL}
+    wait_for_round(folder, 10)
+    started["clinic-b"].send_signal(signal.SIGINT)
+    said, _ = started["clinic-b"].communicate(timeout=LIMIT)
+    assert started.pop("clinic-b").returncode == 130
+    assert "clinic-b was stopped here, and nobody else; the same command takes part in the run again" in said
+    started["clinic-b"] = start(folder, "clinic-b")
+    ends_well(started)
+    assert len({part.state[0].tobytes() for part in parts(folder).values()}) == 1
+
+
 def test_a_killed_hub_goes_on_to_the_same_bits(folder):
     change(folder / "job.toml", ("rounds = 12", "rounds = 40"))
     started = {name: start(folder, name) for name in ALL}
@@ -171,3 +231,8 @@ def test_a_killed_hub_goes_on_to_the_same_bits(folder):
     assert "going on from round" in said["hub"]
     assert all("joining anew" in said[name] for name in CLINICS)
     assert same_as_the_estimator(folder)
+    for name in CLINICS:  # a run that joins anew is one run, and all that left in it is in its end
+        (path,) = kept(events_in(folder / f"{name}-files"))
+        end = read(path)[-1].data
+        lines = (folder / f"{name}-files" / "ledger.jsonl").read_text().splitlines()
+        assert (end["how"], end["sent"]) == ("done", {"hub": sum(json.loads(line).get("bytes", 0) for line in lines)})

@@ -487,6 +487,7 @@ def test_categories_that_nobody_counted_are_not_agreed_on(folder):
         None, (), ("who", 0), ("who", 0, ((1, b"", b"", b""),)), ("agreed", 0, "x"), ("refused", 0, 3), ("wait", 0, 1),
         ("done", 0, (1,)), ("end", 0, np.zeros(3)), ("task", 1, ("survey", 0)), ("task", 1, ("survey", 0, 7)),
         ("task", "1", ("count",)), (["task"], 1, ("count",)), ("import os", 1, None),
+        (np.zeros(3), 1, ("count",)), (np.zeros(0), 0, ()), ("task", 1, (np.zeros(3), 1, np.zeros(3), np.zeros(3))),
         ("task", 1, ("evaluate", 1 << 40, np.zeros(3), np.zeros(3))),  # a place in the history for each before it
     ],
 )  # fmt: skip

@@ -24,6 +24,11 @@ from colonnade.streams.stored_rows import StoredRows
 from colonnade.streams.streamed_columns import StreamedColumns, opened
 from colonnade.tables import data, preparation
 
+try:
+    import pyarrow
+except ImportError:
+    pyarrow = None
+
 ROWS = 3000
 
 
@@ -49,6 +54,11 @@ def folder(tmp_path_factory):
         for part in range(3):
             where = f"id >= {part * ROWS // 3} AND id < {(part + 1) * ROWS // 3}"
             con.execute(f"COPY (FROM t WHERE {where}) TO '{home}/parts/{part}.{ending}' (FORMAT {form})")
+    if pyarrow is not None:
+        for name in ("whole", *(f"parts/{part}" for part in range(3))):
+            table = con.sql(f"FROM '{home}/{name}.parquet'").to_arrow_table()
+            with pyarrow.ipc.new_file(home / f"{name}.arrow", table.schema) as file:
+                file.write_table(table, max_chunksize=400)
     return home
 
 
@@ -69,12 +79,17 @@ SOURCES = {
     "one CSV file": {"source": "whole.csv", "dtype": "float64"},
     "CSV files": {"source": "parts/*.csv"},
     "CSV in a scratch": {"source": "parts/*.csv", "memory": "50MB"},
+    "one Arrow file": {"source": "whole.arrow", "dtype": "float64"},
+    "Arrow files": {"source": "parts/*.arrow"},
+    "Arrow in a scratch": {"source": "parts/*.arrow", "memory": "50MB"},
     "a query in a scratch": {"sql": "SELECT * FROM 'parts/*.parquet' ORDER BY id", "memory": "50MB"},
 }
 
 
 @pytest.mark.parametrize("given", SOURCES.values(), ids=SOURCES)
 def test_a_streamed_table_is_the_table(folder, tmp_path, given):
+    if "arrow" in str(given):
+        pytest.importorskip("pyarrow")
     plain = whole(folder, "whole.csv" if "csv" in str(given) else "whole.parquet")
     table = load(settings_of(folder, **given, id="id", label="y"), home=tmp_path)
     assert table.lazy
@@ -95,6 +110,31 @@ def test_a_streamed_table_is_the_table(folder, tmp_path, given):
         assert np.array_equal(
             prepared(learned, table.take(rows), Storage(np.dtype("float32"))), expected.astype("float32")
         )
+
+
+@pytest.mark.parametrize("more", [{}, {"memory": "50MB"}], ids=["files", "scratch"])
+def test_ids_that_repeat_across_files_are_refused_or_left_out(folder, tmp_path, more):
+    given = {"source": [f"parts/{part}.csv" for part in (0, 1, 2)], "id": "id", "label": "y", **more}
+    (folder / "again.csv").write_bytes((folder / "parts/1.csv").read_bytes())
+    given["source"].append("again.csv")
+    with pytest.raises(DataError, match=r"1000 rows of 4 files \(0.csv, ...\) have an id that a row before them has"):
+        load(settings_of(folder, **given), home=tmp_path)
+    first = load(settings_of(folder, **given, duplicates="first"), home=tmp_path)
+    plain = whole(folder, "whole.csv")
+    assert (first.ids == plain.ids).all()
+    assert (first.label == plain.label).all()
+    assert all(same_column(first.columns[name], plain.columns[name]) for name in plain.columns)
+    assert load(settings_of(folder, **given, duplicates="expand"), home=tmp_path).rows == ROWS + 1000
+
+
+@pytest.mark.parametrize("given", [{"dtype": "float32"}, {"memory": "50MB"}])
+@pytest.mark.parametrize("new", ["new.csv", "new.parquet", "new-*.csv"])
+def test_new_rows_are_where_the_command_is_and_not_beside_the_party_s_file(folder, tmp_path, monkeypatch, given, new):
+    for name in ("new.csv", "new-1.csv", "new.parquet"):
+        (tmp_path / name).write_bytes((folder / f"parts/0.{name.split('.')[1]}").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    settings = settings_of(folder, source="whole.csv" if "csv" in new else "whole.parquet", id="id", label="y", **given)
+    assert load(settings, source=new, labels=False, home=tmp_path).rows == ROWS // 3
 
 
 def test_prepared_columns_on_the_disk_are_those_in_memory(folder, tmp_path, monkeypatch):

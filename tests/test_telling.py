@@ -130,6 +130,19 @@ def test_nobody_tells_more_than_its_children():
             assert told == rounds * len(tree.children(name))
 
 
+@pytest.mark.parametrize("algorithm", [cn.BlockNewton(epochs=2, tol=None), cn.FedSGD(batch=5000, epochs=2, tol=None)])
+def test_sixty_four_parties_send_at_most_twice_what_eight_send(algorithm):
+    rng, sent = np.random.default_rng(1), {}
+    data = rng.standard_normal((5000, 128))
+    labels = (data.sum(axis=1) > 0).astype(int)
+    for count in (8, 64):
+        on = Around()
+        fitted(on, cn.split(data[:, : 2 * count], labels, into=count), algorithm=algorithm)
+        sizes = [one.bytes for one in on.traffic.values()]
+        sent[count] = np.array([max(sizes), np.mean(sizes)])
+    assert (sent[64] <= 2 * sent[8]).all()
+
+
 def test_few_parties_and_stars_tell_each_by_itself():
     for parties, kind in ((cn.split(X, Y, into=DIRECTLY), "tree"), (PARTIES, "star")):
         on = Around()

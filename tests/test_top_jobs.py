@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'colonnade[torch]'")
 
 import colonnade as cn
-from colonnade.errors import LabelError, OptionError, PolicyRefused, RunFailed
+from colonnade.errors import DataError, LabelError, OptionError, PolicyRefused, RunFailed
 from colonnade.families.torch_networks import SplitOptions
 from colonnade.jobs import model_file
 from colonnade.jobs.budget import Budget
@@ -165,6 +166,40 @@ def test_from_training_to_scores_between_organisations(folder, tmp_path):
         chances = np.array([float(row["p(good)"]) for row in csv.DictReader(file) if row["known"] == "true"])
     assert len(chances) > 200
     assert chances.std() > 0.005
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "sentence"),
+    [
+        ("bank", {"above": (9, 1)}, r"network of party 'bank \(top\)' can't take its 5 columns"),
+        ("bank", {"above": (5, 2)}, r"network of party 'bank \(top\)' gives 2 numbers per row, logistic needs 1 score"),
+        (
+            "shop",
+            {"build": (2, 7)},
+            "gives 7 numbers per row, and the top network takes 2 of it; change its last layer",
+        ),
+    ],
+)
+def test_networks_that_do_not_fit_are_said_before_anything_is_sent(folder, name, sizes, sentence):
+    for called, (inputs, outputs) in sizes.items():
+        maker(folder, name, inputs, outputs, called)
+    job = read_job(folder / "job.toml")
+    found = {one.what: one for one in check(job, read_party(folder / f"{name}.toml", job))}
+    assert found["network with a top network"].ok is False
+    assert re.search(sentence, found["network with a top network"].text)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "sentence"),
+    [(9, 1, r"'bank \(top\)' can't take its 7 columns"), (7, 2, "gives 2 numbers per row, logistic needs 1 score")],
+)
+def test_nor_is_anything_trained_with_them(tmp_path, inputs, outputs, sentence):
+    job = job_for(OF_TOP)
+    made = own_of(tmp_path, job.holders[0])
+    own, _ = made[job.holders[0]]
+    made[job.holders[0]] = own, (("named", maker(tmp_path, "other", inputs, outputs, "above")), None, "sgd")
+    with pytest.raises((OptionError, DataError), match=sentence):
+        run(job, sources(ORDER), made)
 
 
 def test_whose_the_top_network_is(folder):

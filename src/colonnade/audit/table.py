@@ -66,6 +66,7 @@ def as_table(audit: Audit) -> Any:
     """Return the findings as a table of `rich`."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("attack", "by", "on", "it had", "best found"):
@@ -75,9 +76,11 @@ def as_table(audit: Audit) -> Any:
     table.add_column("verdict", overflow="fold")
     for one in audit.findings:
         open_ = one.is_open(audit.threshold)
-        table.add_row(
+        cells = (
             f"{one.attack} ({one.paper})", one.attacker, f"{one.target}, {_WHOSE.get(one.about, one.about)}", one.had,
             one.what, f"{one.measure} {one.score:.3f}", f"{one.floor:.3f}", f"{one.advantage:.3f}",
-            one.verdict(audit.threshold), style="bold" if open_ else "",
+            one.verdict(audit.threshold),
         )  # fmt: skip
+        # As text, since the unit in "dose [mg]" is not the name of a colour.
+        table.add_row(*map(Text, cells), style="bold" if open_ else "")
     return table

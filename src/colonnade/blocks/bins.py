@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from colonnade.blocks.column_values import columns_to_value, value_of
 from colonnade.blocks.csr_columns import CsrColumns
-from colonnade.blocks.cuts import ColumnCells, DenseValues, SparseValues, SpreadColumns, SpreadValues, quantile_cuts
+from colonnade.blocks.cuts import (
+    ColumnCells,
+    ColumnsApart,
+    DenseValues,
+    SparseValues,
+    SpreadColumns,
+    SpreadValues,
+    quantile_cuts,
+)
 from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.errors import DataError, OptionError, whole_number
 from colonnade.kernels import cells as kernels
@@ -204,6 +212,8 @@ def _value(columns: Any) -> Any:
     """An array of floats, or the parts of a CSR matrix."""
     if isinstance(columns, SpreadColumns):
         return columns.spread_values()
+    if isinstance(columns, ColumnsApart):
+        return columns.values_apart()
     known = isinstance(columns, DenseColumns | CsrColumns)
     value = value_of(columns) if known else columns_to_value(columns)
     if isinstance(value, tuple):

@@ -117,6 +117,13 @@ class SpreadValues(Protocol):
 
 
 @runtime_checkable
+class ColumnsApart(Protocol):
+    """Columns whose values are not in memory, as trees cut them into cells."""
+
+    def values_apart(self) -> SpreadValues: ...  # noqa: D102
+
+
+@runtime_checkable
 class SpreadColumns(Protocol):
     """Columns whose rows are with others, as trees see them."""
 

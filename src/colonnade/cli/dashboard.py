@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade import private_files
 from colonnade.cli.terminal import read_files, say
 from colonnade.errors import OptionError
 
+if TYPE_CHECKING:
+    from colonnade.jobs.job import Job
+    from colonnade.jobs.party_file import PartyFile
+
 _JOB = "job.toml"
 _LEADS = "dashboard.html"  # in the party's folder, for as long as a dashboard that was opened is there
 _MOST_PORT = (1 << 16) - 1
+
+
+def _read_job(path: Path) -> Job:
+    from colonnade.jobs.job_file import read_job
+
+    return read_job(path)
 
 
 def add_dashboard(commands: Any) -> None:
@@ -29,8 +40,12 @@ def add_dashboard(commands: Any) -> None:
     dashboard.add_argument("--open", action="store_true", help="open it in this machine's browser")  # fmt: skip
 
 
-def show_dashboard(options: argparse.Namespace) -> int:
-    """Serve until somebody stops it, and return the exit code."""
+def show_dashboard(
+    options: argparse.Namespace,
+    read: Callable[[argparse.Namespace], tuple[Job, PartyFile]] = read_files,
+    job_of: Callable[[Path], Job] = _read_job,
+) -> int:
+    """Serve until somebody stops it, and return the exit code; `read` and `job_of` read the files of the job's kind."""
     from colonnade.dashboard.party_records import PartyRecords
     from colonnade.dashboard.server import DashboardServer
 
@@ -39,8 +54,8 @@ def show_dashboard(options: argparse.Namespace) -> int:
             f"--port must be a port from 1 to {_MOST_PORT}, or 0 for any that is free, got {options.port}"
         )
     options.job = _job_in(options.job)
-    options.party = options.party or _only_party(options.job)
-    job, party = read_files(options)
+    options.party = options.party or _only_party(options.job, job_of(options.job).parties)
+    job, party = read(options)
     records = PartyRecords(job, party)
     records.check()
     more = f" --file {options.file}" if options.file else ""
@@ -89,11 +104,8 @@ def _job_in(given: Path) -> Path:
     raise OptionError(f"there is no {_JOB} in {str(given)!r}; give the folder of a job, or the job's file itself")
 
 
-def _only_party(job: Path) -> str:
+def _only_party(job: Path, parties: tuple[str, ...]) -> str:
     """Return the party whose file alone lies beside the job, as at each party but in a trial on one machine."""
-    from colonnade.jobs.job_file import read_job
-
-    parties = read_job(job).parties
     found = [name for name in parties if (job.parent / f"{name}.toml").is_file()]
     if len(found) != 1:
         there = f"there are files of {', '.join(found)}" if found else f"no party's file is beside {job.name}"

@@ -55,13 +55,15 @@ def _columns(options: argparse.Namespace, party: PartyFile) -> list[ColumnDrift]
     if options.before is None:
         profiles = read_profiles(part.folder)
     else:
-        profiles = profiles_of(load(party.data, source=options.before, labels=False, texts=texts), part.prepared)
+        profiles = profiles_of(
+            load(party.data, source=options.before, labels=False, texts=texts, home=party.folder), part.prepared
+        )
     if profiles is None:
         raise DataError(
             "there is no profile of the training, as its table was sparse or it was trained before there were any; for "
             "named columns give earlier rows to compare with: --before FILE"
         )
-    table = load(party.data, source=options.data, labels=False, texts=texts)
+    table = load(party.data, source=options.data, labels=False, texts=texts, home=party.folder)
     if table.rows < FEWEST:
         raise DataError(f"{table.where} has {table.rows} rows, and {FEWEST} at least say anything; give more")
     found = drift_of(profiles, table, part.prepared)

@@ -64,17 +64,19 @@ def _content(options: argparse.Namespace, job: Job, party: PartyFile, part: Mode
     if options.to == "points":
         return points_of(job, party, part), "the points of its bins"
     from colonnade.integrations.linear_part import linear_part, names_of_scores
+    from colonnade.service.serving import beside_of
 
     found = linear_part(part)
     names = names_of_scores(part, found.outputs)
+    beside = beside_of(party)
     if options.to == "onnx":
         from colonnade.integrations.part_onnx import part_onnx
 
-        return part_onnx(found, names), f"the graph of what {party.name} adds to a score"
+        return part_onnx(found, names, beside), f"the graph of what {party.name} adds to a score"
     from colonnade.integrations.part_sql import part_sql
 
     table, data = options.table or party.name, party.data
-    text = part_sql(found, table, names, id_column=data["id"], missing=data["missing"] or ())
+    text = part_sql(found, table, names, id_column=data["id"], missing=data["missing"] or (), beside=beside)
     return text.encode(), f"the SELECT of what {party.name} adds to a score"
 
 

@@ -70,16 +70,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+_ENDED = "its partners hear of it and end too, and the same commands go on from where all of them were"
+
+
+def _is_site(options: argparse.Namespace) -> bool:
+    """Return whether a run goes on without whoever was stopped: a site's, of a job between sites, but not who asks."""
+    from colonnade.cli.sites import is_site_job
+
+    if not is_site_job(options.job):
+        return False
+    from colonnade.site_jobs.site_job_file import read_site_job
+
+    try:
+        return bool(read_site_job(options.job).server != options.party)
+    except (ColonnadeError, OSError):
+        return False
+
+
 def _stopped(options: argparse.Namespace) -> str:
     """Return who was stopped by whoever interrupted a command."""
     party = getattr(options, "party", None)
     if options.command == "demo":
         return "all three organisations of the demo were stopped"
     if options.command == "run" and party:
-        return (
-            f"{party} was stopped here, and nobody else; its partners hear of it and end too, and the same commands go "
-            f"on from where all of them were"
-        )
+        others = "the same command takes part in the run again" if _is_site(options) else _ENDED
+        return f"{party} was stopped here, and nobody else; {others}"
     if options.command in ("plan", "predict") and party:
         return f"{party} was stopped here, and nobody else; its partners hear of it"
     if options.command == "serve" and party:

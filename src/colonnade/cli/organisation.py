@@ -207,8 +207,7 @@ def _init(options: argparse.Namespace) -> int:
         print(f"wrote {options.name / FOLDER / name}.tar.gz: all that {name} needs and nothing of the others; send it")
     print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
-    if not sites:  # whose runs the dashboard does not show
-        print(f"to look on: colonnade dashboard {options.name} --as {parties[0]}")
+    print(f"to look on: colonnade dashboard {options.name} --as {parties[0]}")
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colonnade.cli.terminal import in_json, log, notes, say
+from colonnade.cli.training import followers
 
 if TYPE_CHECKING:
     from colonnade.jobs.party_file import PartyFile
@@ -17,9 +18,8 @@ _NOT_OVER_ROWS = {
     "plan": "compares algorithms over columns; between sites, train a few rounds with each kind of [algorithm]",
     "audit": "carries out attacks on runs over columns; docs/horizontal.md says what sites learn of each other",
     "replay": "rehearses runs over columns; in Python, `SSCAClassifier().timeline(*sites)` shows one over rows",
-    "dashboard": "shows runs over columns; history.json beside the model has how training between sites went",
     "export": "writes a party's own part of a model over columns; the whole model over rows is in every site's folder",
-    "report": "draws a model over columns; history.json beside the model has how its training went",
+    "report": "draws a model over columns; `colonnade dashboard` shows how well a model over rows does",
 }
 
 
@@ -62,6 +62,7 @@ def run_site_command(options: argparse.Namespace) -> int:
         "ledger": _ledger,
         "model": _model,
         "drift": _drift,
+        "dashboard": _dashboard,
     }
     return found[options.command](options)
 
@@ -83,10 +84,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.start:
         raise OptionError("--from is for models over columns; a model over rows is trained from its beginning")
     job, party = read_site_files(options)
-    log(options)
+    watchers = followers(options, job, party)
     verbose = 0 if options.quiet or in_json(options) else 1
     with notes(party.name):
-        done = run_sites(job, party, verbose=verbose, tell=lambda text: say(f"{party.name}: {text}"))
+        done = run_sites(job, party, verbose=verbose, tell=lambda text: say(f"{party.name}: {text}"), watchers=watchers)
     ended, traffic = done.ended, done.outcome.traffic
     if party.name in job.sites:
         say(f"{party.name}: trained on {ended.rows:,} own rows, {ended.held_out:,} held out; {job.protection}")
@@ -166,3 +167,10 @@ def _drift(options: argparse.Namespace) -> int:
     from colonnade.cli.drift import show_drift
 
     return show_drift(options, read_site_files(options)[1])
+
+
+def _dashboard(options: argparse.Namespace) -> int:
+    from colonnade.cli.dashboard import show_dashboard
+    from colonnade.site_jobs.site_job_file import read_site_job
+
+    return show_dashboard(options, read_site_files, read_site_job)

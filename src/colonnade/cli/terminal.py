@@ -94,5 +94,14 @@ def log(options: argparse.Namespace | None = None) -> None:
         begin(sys.stderr, about(options))
     else:
         logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
-    # Service managers stop a process with SIGTERM, of which the partners are to hear as of Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(*_: object) -> None:
+    """End as by Ctrl-C, of which the partners hear: service managers stop a process with SIGTERM.
+
+    A shell's script starts what it puts behind it with Ctrl-C ignored, and means that; but not that it never ends.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.raise_signal(signal.SIGINT)

@@ -5,24 +5,37 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    pass
 from colonnade.cli.terminal import in_json, log, notes, read_files, say
 
+if TYPE_CHECKING:
+    from colonnade.events.watchers import Watcher
+    from colonnade.jobs.job import Job
+    from colonnade.jobs.party_file import PartyFile
 
-def run(options: argparse.Namespace) -> int:
-    """Run the command, and return its exit code."""
+
+def followers(options: argparse.Namespace, job: Job, party: PartyFile) -> list[Watcher]:
+    """Return what follows a run of this party: its file of events, what `[watch]` names, and a log of JSON.
+
+    Logs begin here, once nothing is wrong with what the party's file asks for.
+    """
     from colonnade.events.event_file import EventFile
     from colonnade.integrations.watching import watchers_of
-    from colonnade.service.run import run_job
 
-    job, party = read_files(options)
-    watchers = watchers_of(job, party)
+    found: list[Watcher] = [EventFile(party.folder), *watchers_of(job, party)]
     log(options)
     if in_json(options):
         from colonnade.integrations.json_lines import follow_in_log
 
-        watchers.append(follow_in_log)
+        found.append(follow_in_log)
+    return found
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit code."""
+    from colonnade.service.run import run_job
+
+    job, party = read_files(options)
+    watchers = followers(options, job, party)
     # Ranks share one terminal, in which several bars would overwrite each other.
     verbose = 0 if options.quiet or options.mpi or in_json(options) else 1
     with notes(party.name):
@@ -33,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             tell=lambda text: say(f"{party.name}: {text}"),
             mpi=options.mpi,
             start=options.start,
-            watchers=[EventFile(party.folder), *watchers],
+            watchers=watchers,
         )
     trained, traffic = done.trained, done.outcome.traffic
     apart = f", {trained.held_out:,} held out" if trained.held_out or job.protection != "sealed" else ""

@@ -2,7 +2,8 @@
 
 The link sets a cookie that no script can read and that is sent with nothing that another site asks for. A browser
 sends cookies of 127.0.0.1 to every port of it, so that a server of somebody else on this machine would get ours too;
-therefore the cookie is for a path alone that nobody can guess, below which all pages are.
+therefore the cookie is for a path alone that nobody can guess, below which all pages are. The other way round, whatever
+is served on this machine may give the browser cookies of any form and name, which it sends here too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import hmac
 import secrets
 import threading
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 
 COOKIE = "colonnade"
 _BYTES, _PATH_BYTES = 32, 12
@@ -51,14 +51,9 @@ class DashboardDoor:
         return f"{COOKIE}={cookie}; Path={self.base}/; HttpOnly; SameSite=Strict"
 
     def knows(self, header: str) -> bool:
-        """Return whether one of the cookies that a browser sends is from here."""
-        try:
-            found = SimpleCookie(header).get(COOKIE)
-        except CookieError:
-            return False
-        if found is None:
-            return False
-        shown = found.value.encode()
+        """Return whether one of the cookies that a browser sends is from here; others, of this name too, spoil none."""
+        pairs = (one.strip().partition("=") for one in header.split(";"))
+        shown = [value.encode() for name, _, value in pairs if name == COOKIE]
         with self._guard:
-            known = [hmac.compare_digest(shown, cookie.encode()) for cookie in self._cookies]  # all, however many fit
+            known = [hmac.compare_digest(one, cookie.encode()) for one in shown for cookie in self._cookies]
         return any(known)

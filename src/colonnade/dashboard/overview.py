@@ -55,17 +55,20 @@ def overview(records: PartyRecords, links: Links, command: str) -> PageBody:
 
 
 def _job_words(records: PartyRecords) -> str:
-    job = records.job
-    others = ", ".join(name for name in job.parties if name != records.party.name)
-    holds = "holds labels" if records.party.name in job.holders else "holds no labels"
+    job, name = records.job, records.party.name
+    others = ", ".join(one for one in job.parties if one != name)
+    holds = "holds labels" if name in job.holders else "holds no labels"
+    if job.hub:  # between sites, who all hold labels
+        brings = "brings rows" if name in job.holders else "brings no rows"
+        holds = f"asks the others, {brings}" if name == job.hub else f"{job.hub} asks, {brings}"
     return f"{job.name} with {others} · {job.protection} · {holds}"
 
 
 def _live(name: str, course: RunCourse, links: Links) -> Html:
-    loss = course.latest.get("loss")
+    loss, rounds = course.latest.get("loss"), course.epoch if course.asks else course.round
     words = [
-        f"epoch {course.epoch:,}" if course.epoch is not None else "",
-        f"round {course.round:,}" if course.round is not None else "",
+        f"epoch {course.epoch:,}" if course.epoch is not None and not course.asks else "",
+        f"round {rounds:,}" if rounds is not None else "",
         f"loss {number(loss, 5)}" if loss is not None else "",
         f"waiting for {', '.join(course.waited_for)}" if course.waited_for else "",
         f"{size(course.bytes)} sent" if course.bytes else "",

@@ -136,7 +136,7 @@ class PartyRecords:
                     if not alive:
                         self._over[path.stem] = summary
                 found.append(summary)
-        return found
+        return sorted(found, key=lambda run: run.first.at, reverse=True)  # names of files tell whole seconds only
 
     def course(self, name: str) -> tuple[RunCourse, bool] | None:
         """Return how a run went so far, and whether it goes on; None where there is no run of that name."""
@@ -247,8 +247,10 @@ class PartyRecords:
                 me=self.party.name, job=self.job.name,
             )  # fmt: skip
             found = LedgerState(report, at=self.clock())
-        except (ColonnadeError, OSError) as error:
-            found = LedgerState(trouble=str(error), at=self.clock())
+        except Exception as error:  # else it would be verified for ever, as nobody sees what a thread raises
+            words = f"the ledger can't be read ({type(error).__name__}): it holds what no version of colonnade wrote"
+            expected = isinstance(error, (ColonnadeError, OSError))
+            found = LedgerState(trouble=str(error) if expected else words, at=self.clock())
         with self._guard:
             ended = time.monotonic()
             self._next_look = ended + max(_LOOK_EVERY, _REST * (ended - began))

@@ -184,6 +184,11 @@ class RunCourse:
         return _texts(self.facts.get("holders"))
 
     @property
+    def asks(self) -> str:
+        """Who asks the others, in a job between sites; "" in one over columns."""
+        return _text(self.facts.get("asks"))
+
+    @property
     def rate(self) -> float | None:
         """Rounds a second lately."""
         if len(self._rounds) < 2:

@@ -34,6 +34,7 @@ from colonnade.versions.identity import short
 
 _SAID = 60  # sentences that are shown
 _PHASES, _DIGITS = 40, 16
+_AGAIN = "Start the same command again; between sites the others go on, or wait for who asks."
 _STATES = {
     LIVE: "live", DONE: "done", FAILED: "failed", STOPPED: "stopped", KILLED: "killed",
 }  # fmt: skip
@@ -80,13 +81,17 @@ def _state(course: RunCourse, state: str, links: Links, now: float) -> Html:
         training = str(end.get("training", ""))
         used = "in use now" if end.get("in_use") is True else "not in use"
         made = links.to(f"version {short(training)}", "versions", training) if training else "a version"
-        rows = f" of {_count(end.get('rows'))} people" if end.get("rows") else ""
+        count = _count(end.get("rows"))
+        people = f" with {count} rows of its own" if course.asks else f" of {count} people"
+        rows = people if end.get("rows") else ""
         return element("p", "It made ", made, f"{rows}, which is {used}.")
     if state == KILLED:
         words = "Its process is not there any more, and it has said nothing of an end: it was killed, or its machine "
-        return trouble(f"{words}stopped. Start the same commands again at all parties; it goes on from the last epoch.")
+        again = "Start the same commands again at all parties; it goes on from the last epoch."
+        return trouble(f"{words}stopped. {_AGAIN if course.asks else again}")
     if state == STOPPED:
-        return element("p", "It was stopped here. The same commands go on from where all parties were.")
+        again = "The same commands go on from where all parties were."
+        return element("p", f"It was stopped here. {_AGAIN if course.asks else again}")
     return trouble(str(end.get("error") or "it failed; the terminal says more"))
 
 
@@ -112,14 +117,17 @@ def _doing(course: RunCourse, now: float) -> Html:
 def _figures(course: RunCourse, *, live: bool) -> Html:
     of, found = course.facts, []
     most, rounds = of.get("epochs"), course.round
-    if course.epoch is not None:
-        found.append(tile(f"{course.epoch:,}", "epoch", f"of {_count(most)} at most" if most else ""))
+    at_most = f"of {_count(most)} at most" if most else ""
+    rate = "" if not live or course.rate is None else f"{course.rate:,.0f} a second"
+    if course.epoch is not None and course.asks:  # between sites, where what is counted are rounds
+        found.append(tile(f"{course.epoch:,}", "rounds", ", ".join(filter(None, (at_most, rate)))))
+    elif course.epoch is not None:
+        found.append(tile(f"{course.epoch:,}", "epoch", at_most))
     elif course.phases and live:
         last = course.phases[-1]
         found.append(tile(f"{last.done:,}", last.what, f"of {last.total:,}" if last.total else ""))
-    if rounds is not None:
-        rate = course.rate if live else None
-        found.append(tile(f"{rounds:,}", "rounds", "" if rate is None else f"{rate:,.0f} a second"))
+    if rounds is not None and not course.asks:
+        found.append(tile(f"{rounds:,}", "rounds", rate))
     latest = course.latest
     if "loss" in latest:
         held = latest.get("validation_loss")
@@ -150,8 +158,10 @@ def _charts(course: RunCourse, until: float) -> list[Html]:
     unheard = (
         "Sealed training shows nobody a loss. A label holder that holds rows out sees a metric at the end."
         if sealed
+        else f"{course.asks} hears costs as training goes on; a site is told them at the end."
+        if course.asks not in ("", course.facts.get("party"))
         else "Only the first label holder hears losses."
-        if course.facts.get("party") not in course.holders
+        if not course.asks and course.facts.get("party") not in course.holders
         else "It appears with the second evaluation."
     )
     pairs = [CurveLine(x, loss, "s1", "training"), CurveLine(x, held_loss, "s2", "held out")]

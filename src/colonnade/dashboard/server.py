@@ -104,6 +104,34 @@ def _named(name: str) -> str:
     return "" if name == UNNAMED else name
 
 
+# What reading a party's files may raise: they are its own, and may be damaged, or of a moment ago, all the same.
+_UNREADABLE = (
+    ColonnadeError,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
+
+
+def _why(error: Exception) -> str:
+    """Return a sentence about a file that can't be shown."""
+    if isinstance(error, ColonnadeError):
+        return str(error)
+    if isinstance(error, OSError):  # a file that went away just now
+        return f"A file can't be read: {error.strerror}."
+    words = f"A file in the party's folder holds something else than it should ({type(error).__name__}). "
+    return f"{words}Restore it from a backup, or move it away."
+
+
+def _encoded(text: str) -> bytes:
+    """Return a page as bytes; the name of a file may have been no text, and then a letter of it can't be written."""
+    return text.encode("utf-8", "replace")
+
+
 def _untold(words: str) -> PageBody:
     return PageBody("Trouble", joined(element("h1", "That can't be shown"), trouble(words)))
 
@@ -161,13 +189,8 @@ class _Handler(GuardedHandler):
         with self.server.building:
             try:
                 body = self.server.body(parts, query)
-            except ColonnadeError as error:
-                body = _untold(str(error))
-            except OSError as error:  # a file that went away just now
-                body = _untold(f"A file can't be read: {error.strerror}.")
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                words = f"A file in the party's folder holds something else than it should ({type(error).__name__}). "
-                body = _untold(f"{words}Restore it from a backup, or move it away.")
+            except _UNREADABLE as error:
+                body = _untold(_why(error))
         if body is None:
             words = joined(
                 element("p", "There is no such run or version, or not any more."), links.to("To the overview")
@@ -175,9 +198,9 @@ class _Handler(GuardedHandler):
             status, body = 404, PageBody("Not here", joined(element("h1", "Not here"), words))
         if self.headers.get(PART) is None:
             page = whole_page(body, links, records.party.name, records.job.name)
-            self._send(status, _HTML, page.encode())
+            self._send(status, _HTML, _encoded(page))
             return
-        content = main_part(body).encode()
+        content = _encoded(main_part(body))
         tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
         if self.headers.get("If-None-Match") == tag:
             self._send(204, _HTML, b"")
@@ -185,11 +208,13 @@ class _Handler(GuardedHandler):
             self._send(status, _HTML, content, {"ETag": tag})
 
     def _report(self, name: str) -> None:
+        records = self.server.records
         try:
-            record = self.server.records.version(_named(name))
-            found = None if record is None else self.server.records.report_of(record)
-        except (ColonnadeError, OSError) as error:
-            self._say(404, f"{error}\n")
+            records.check()
+            record = records.version(_named(name))
+            found = None if record is None else records.report_of(record)
+        except _UNREADABLE as error:
+            self._say(404, f"{_why(error)}\n")
             return
         if found is None:
             self._say(404, "there is no report of this version\n")
@@ -202,7 +227,7 @@ class _Handler(GuardedHandler):
         self.put(status, kind, body, {"Content-Security-Policy": _POLICY, **_ALWAYS, **more})
 
     def _say(self, status: int, words: str) -> None:
-        self._send(status, _TEXT, words.encode())
+        self._send(status, _TEXT, _encoded(words))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer what the library itself refuses in a plain sentence; other methods than GET are its 501."""

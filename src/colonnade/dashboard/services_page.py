@@ -14,15 +14,19 @@ _DAYS, _ROWS = 30, 60
 
 def services_page(records: PartyRecords, command: str) -> PageBody:
     """Return the page about services; `command` is what follows `colonnade serve` for this party."""
-    days, serving = records.days(), records.serving()
+    days, serving, job = records.days(), records.serving(), records.job
+    rows = records.party.name in job.holders
+    by = "of what answers HTTP" if job.hub else "of what answers label holders and of what answers HTTP"
     word = mark("serving", "live") if serving else mark("not serving", "quiet")
     head = block(
         "head", element("h1", "Services ", word),
-        element("p", "Requests by day (UTC), of what answers label holders and of what answers HTTP.", kind="lead"),
+        element("p", f"Requests by day (UTC), {by}.", kind="lead"),
     )  # fmt: skip
+    if not days and job.hub and not rows:
+        body = block("days", empty("It brings no rows, so it has nobody to score, and serves nothing."))
+        return PageBody("Services", joined(head, body), "Services")
     if not days:
-        holds = records.party.name in records.job.holders
-        more = " --http 127.0.0.1:8080" if holds else ""
+        more = " --http 127.0.0.1:8080" if rows else ""
         body = block(
             "days", empty("No service of this party was asked anything yet.", f"colonnade serve {command}{more}")
         )
@@ -32,7 +36,7 @@ def services_page(records: PartyRecords, command: str) -> PageBody:
     first = min(days)
     counts = [(day, sum(one.requests for one in days.get(day, {}).values())) for day in shown if day >= first]
     whole = [one for asked in days.values() for one in asked.values()]
-    rows = [
+    by_day = [
         (day, who, f"{one.requests:,}", f"{one.people:,}", f"{one.refused:,}")
         for day in sorted(days, reverse=True)[:_ROWS]
         for who, one in sorted(days[day].items())
@@ -50,7 +54,7 @@ def services_page(records: PartyRecords, command: str) -> PageBody:
         ),
         element(
             "div", block("chart", day_bars("asked", "Requests by day", counts, f"The last {len(counts)} days.")),
-            block("days", panel("Day by day", table(header, rows, caption="requests by day", texts=(0, 1)))),
+            block("days", panel("Day by day", table(header, by_day, caption="requests by day", texts=(0, 1)))),
             kind="cards two",
         ),
     )  # fmt: skip

@@ -59,25 +59,39 @@ def version_page(records: PartyRecords, record: VersionRecord, links: Links, whe
         ),
     )  # fmt: skip
     held = trouble(f"It is held back and not in use: {version.held}.") if version.held else ""
+    of_sites = bool(records.job.hub)
     content = joined(
         block("head", head, held, *map(trouble, record.trouble)),
-        block("figures", _figures(record)),
+        block("figures", _figures(record, of_sites=of_sites)),
         element("div", *_course(version.folder), block("part", _own_part(records, key)), kind="cards"),
-        block("audit", _audit(records, record, where, name)),
-        element(
-            "div",
-            block("drift", panel("Drift", _drift(record.drift, where))),
-            block("report", panel("Report", _report(record, links, key, where, name))),
-            kind="cards two",
-        ),
-        block("profile", panel("Columns in training", _profile(version.folder))),
+        *(_over_rows(records, record, where) if of_sites else _over_columns(records, record, links, where)),
         block("facts", panel("How it was made", facts(_told(record), sheet=True))),
     )
     return PageBody(f"Version {name}", content, "Overview")
 
 
+def _over_columns(records: PartyRecords, record: VersionRecord, links: Links, where: str) -> list[Html]:
+    name, key = record.version.name or UNNAMED, record.version.training or UNNAMED
+    drift = block("drift", panel("Drift", _drift(record.drift, where)))
+    report = block("report", panel("Report", _report(record, links, key, where, name)))
+    columns = block("profile", panel("Columns in training", _profile(record.version.folder)))
+    return [
+        block("audit", _audit(records, record, where, name)),
+        element("div", drift, report, kind="cards two"),
+        columns,
+    ]
+
+
+def _over_rows(records: PartyRecords, record: VersionRecord, where: str) -> list[Html]:
+    """Return what there is at a site: a model over rows is neither audited nor reported on."""
+    if records.party.name not in records.job.holders:  # who asks without rows has none to compare
+        return []
+    drift = block("drift", panel("Drift", _drift(record.drift, where)))
+    return [drift, block("profile", panel("Columns in training", _profile(record.version.folder)))]
+
+
 def _own_part(records: PartyRecords, key: str) -> Html:
-    return panel("This party's own part", _part(records, key))
+    return panel("The model" if records.job.hub else "This party's own part", _part(records, key))
 
 
 def _told(record: VersionRecord) -> list[tuple[str, str]]:
@@ -90,13 +104,13 @@ def _told(record: VersionRecord) -> list[tuple[str, str]]:
     ]
 
 
-def _figures(record: VersionRecord) -> Html:
+def _figures(record: VersionRecord, *, of_sites: bool) -> Html:
     about = record.version.about
     found = [tile(number(value), name) for name, value in record.version.metrics.items()]
     rows, held_out = about.get("rows"), about.get("held_out")
-    if isinstance(rows, int):
+    if isinstance(rows, int) and (rows or not of_sites):  # who asks may have none
         more = f"{held_out:,} held out" if isinstance(held_out, int) and held_out else ""
-        found.append(tile(f"{rows:,}", "people trained on", more))
+        found.append(tile(f"{rows:,}", "own rows trained on" if of_sites else "people trained on", more))
     if "protection" in about:
         found.append(tile(about["protection"], "protection"))
     if "decision" in about:

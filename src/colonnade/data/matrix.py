@@ -60,6 +60,24 @@ def frame_kind(X: Any) -> str:
     return type(X).__module__.split(".")[0] if hasattr(X, "columns") else ""
 
 
+def of_arrow(X: Any) -> Any:
+    """Return a table or a batch of pyarrow's as a frame of polars, which has its columns without a copy, or of pandas.
+
+    Everything else is returned as it is.
+    """
+    if type(X).__module__.partition(".")[0] != "pyarrow" or not hasattr(X, "column_names"):
+        return X
+    try:
+        import polars
+    except ImportError:
+        try:
+            return X.to_pandas()
+        except ImportError:
+            sentence = "an Arrow table is taken with polars or pandas, and neither is installed; pip install polars"
+            raise DataError(f"{sentence}, or give an array and columns") from None
+    return polars.from_arrow(X)
+
+
 def matrix_of(name: str, X: Any, columns: Sequence[str] | None, categories: Iterable[str | int]) -> PartyMatrix:
     """Return the matrix that a party's table becomes, or refuse the table in one sentence.
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.beside_columns import added_to_scores, ids_given, labels_given, weights_given
-from colonnade.data.matrix import frame_kind, is_sparse, matrix_of, places_of, where
+from colonnade.data.matrix import frame_kind, is_sparse, matrix_of, of_arrow, places_of, where
 from colonnade.data.raw_columns import raw_columns, to_be_prepared, without_rows
 from colonnade.data.row_weights import Floats, as_exposure, as_offset, together
 from colonnade.data.shown import party_html
@@ -27,10 +27,11 @@ class Party:
     name
         1 to 63 letters, digits, `_`, `-` or `.`, starting with a letter or digit.
     X
-        Rows by columns as a numpy array, a scipy sparse matrix, or a pandas or polars frame. float32 and float64 stay
-        what they are, other numbers become float64; what is sparse becomes CSR. A missing value is NaN, or None or NA
-        in a frame; boosted trees take them, and other models say that they do not. A frame may also have columns of
-        text, categories and dates, which become numbers when a model is fitted.
+        Rows by columns as a numpy array, a scipy sparse matrix, a pandas or polars frame, or an Arrow table, which is
+        taken as a frame. float32 and float64 stay what they are, other numbers become float64; what is sparse becomes
+        CSR. A missing value is NaN, or None or NA in a frame; boosted trees take them, and other models say that they
+        do not. A frame may also have columns of text, categories and dates, which become numbers when a model is
+        fitted.
     y
         One label per row, if this party holds labels; NaN or None where it has no label for a row.
     ids
@@ -105,7 +106,7 @@ class Party:
             raise OptionError(f"party {name!r}: prepare must be {{column: list of steps}}, got {prepare!r}")
         if isinstance(categories, Iterable) and not isinstance(categories, str):
             categories = tuple(categories)
-        self.framed, self.prepare = frame_kind(X) == "pandas", prepare
+        self.framed, self.prepare, X = frame_kind(X) == "pandas", prepare, of_arrow(X)
         self.raw = to_be_prepared(name, X, columns, categories, prepare)
         if self.raw is None:
             self._X, self.columns, self.named, self.categories, self.missing = matrix_of(name, X, columns, categories)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.data.matrix import category_places, frame_kind, is_sparse, made_up_names
+from colonnade.data.matrix import category_places, frame_kind, is_sparse, made_up_names, of_arrow
 from colonnade.data.party import Party
 from colonnade.errors import OptionError
 
@@ -53,6 +53,7 @@ def split(
     list of Party
         The parties in the order of `into`.
     """
+    X = of_arrow(X)
     features = np.shape(X)[1] if not is_sparse(X) else X.shape[1]
     if isinstance(into, Mapping):
         named = {name: list(columns) for name, columns in into.items()}

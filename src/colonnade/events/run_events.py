@@ -28,6 +28,7 @@ from colonnade.progress import STEPS
 from colonnade.runtimes.net import Traffic
 
 _HELD_OUT = ("validation_loss", "validation_metric")
+_TIMED = ("record", "traffic", "progress")  # what a program reports while it runs, by the time since its own start
 
 
 def said_of(error: BaseException) -> str:
@@ -45,13 +46,30 @@ class RunEvents:
 
     def __init__(self, watchers: Iterable[Watcher], metric: str) -> None:
         self._watchers, self._metric = Watchers(watchers), metric
-        self.traffic = Traffic()  # of the run, once there is any
+        self._traffic = Traffic()  # over the lines as they are now
+        self._earlier = (0, 0, 0)  # rounds, bytes and messages over the lines before, where a site has joined anew
+        self._offset = self._seconds = 0.0  # seconds of the run until then, and until its last report
         self._sent: dict[str, int] = {}
         self._pending: dict[str, Any] = {}  # an evaluation whose traffic is still to come
         self._done: dict[str, Any] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._watchers)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What has left the party since it has joined the others, once there is any."""
+        return self._traffic
+
+    @traffic.setter
+    def traffic(self, traffic: Traffic) -> None:
+        self._earlier, self._offset, self._traffic = self._counts(), self._seconds, traffic
+
+    def _counts(self) -> tuple[int, int, int]:
+        """Return how many rounds, bytes and messages there were in the whole run."""
+        rounds, size, messages = self._earlier
+        now = self._traffic
+        return rounds + now.rounds, size + now.bytes, messages + now.messages
 
     def telling(self, tell: Callable[[str], None]) -> Callable[[str], None]:
         """Return a function that tells people something, and the watchers too."""
@@ -104,8 +122,7 @@ class RunEvents:
 
     def _end(self, how: str, **facts: Any) -> None:
         self._evaluated()
-        traffic = self.traffic
-        counts = {"rounds": traffic.rounds, "bytes": traffic.bytes, "messages": traffic.messages}
+        counts = dict(zip(("rounds", "bytes", "messages"), self._counts(), strict=True))
         self._watchers.tell(ENDED, how=how, sent=self._sent, **counts, **facts)
 
     def _evaluated(self) -> None:
@@ -114,13 +131,23 @@ class RunEvents:
             self._watchers.tell(RECORD, **record)
 
     def _so_far(self, seconds: float) -> dict[str, Any]:
-        return {"bytes": self.traffic.bytes, "messages": self.traffic.messages, "seconds": seconds}
+        _, size, messages = self._counts()
+        return {"bytes": size, "messages": messages, "seconds": seconds}
+
+    def _of_run(self, kind: str, seconds: float) -> float:
+        """Return seconds since the beginning of the run, given those since the party has joined the others."""
+        seconds += self._offset
+        if kind in _TIMED:
+            self._seconds = seconds
+        return seconds
 
     def observe(self, seconds: float, value: Any) -> None:
         """Take what the party reports, or hears of its lines, as its runtime hands it over."""
-        if not self._watchers:
-            return
-        kind, *rest = value
+        if self._watchers:
+            kind, *rest = value
+            self._hear(kind, rest, self._of_run(kind, seconds))
+
+    def _hear(self, kind: str, rest: list[Any], seconds: float) -> None:
         if kind == "record":
             number, epoch, rounds, loss, metric, *held_out = rest
             self._evaluated()
@@ -132,10 +159,11 @@ class RunEvents:
             if self._pending.get("number") != number:
                 self._evaluated()
                 self._pending = {"number": number, "seconds": seconds}
-            self._pending |= {"messages": messages, "bytes": size}
+            self._pending |= {"messages": self._earlier[2] + messages, "bytes": self._earlier[1] + size}
             self._evaluated()
         elif kind == "progress":
             epoch, rounds = rest
+            rounds += self._earlier[0]
             self._watchers.tell(ROUND, epoch=epoch, round=rounds, **self._so_far(seconds))
         elif kind in STEPS:
             done, words, (what, total) = STEPS[kind](*rest)
@@ -154,4 +182,5 @@ class RunEvents:
             partner, up, why = rest
             self._watchers.tell(LINE, partner=partner, up=up, **({"why": why} if why else {}))
         elif kind == "sent":
-            self._sent = dict(rest[0])
+            for name, size in rest[0]:
+                self._sent[name] = self._sent.get(name, 0) + size

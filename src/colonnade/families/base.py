@@ -109,6 +109,10 @@ class Family(ABC):
         The sum that the protection "masked" stands for where nobody names one.
     validates
         Whether folds of the same rows may be trained and scored side by side (`validation.program`).
+    reads_stored
+        Whether a party's prepared columns may be on the disk while it is trained.
+    reads_once
+        Whether training reads prepared columns once, in their order, whatever its algorithm.
     lacks
         {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
         word; see `families.protection`.
@@ -137,6 +141,8 @@ class Family(ABC):
     over_rows: ClassVar[bool] = False
     masks: ClassVar[str] = "pairwise"
     validates: ClassVar[bool] = False
+    reads_stored: ClassVar[bool] = False
+    reads_once: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -263,8 +269,8 @@ class Family(ABC):
         """
         return own
 
-    def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
-        """Try out what a party brings beside columns, and return a few words about it."""
+    def try_own(self, party: str, own: Any, columns: int, seed: int, job: Any) -> str:
+        """Try out what a party brings beside columns to a job, and return a few words about it."""
         raise DataError(f"a {self.called} model takes nothing but columns")
 
     # -- training and use ---------------------------------------------------------------------------------------

@@ -187,6 +187,23 @@ def tell(words: str, category: type[ColonnadeWarning] = ColonnadeWarning) -> Non
     warnings.warn(words, category, stacklevel=level)
 
 
+def check_stored(kind: Family, parties: Sequence[Party]) -> None:
+    """Refuse columns on the disk where training has all of them in memory."""
+    for party in parties:
+        if is_stored(party.X) and not kind.reads_stored:
+            raise OptionError(stored_words(kind, party.name))
+
+
+def stored_words(kind: Family, name: str) -> str:
+    """Say that a party's columns do not fit into the memory that it allows for them, and what to do."""
+    how = "sealed training" if kind.sealed else f"training a {kind.called} model"
+    return (
+        f"the prepared columns of party {name!r} are more than memory under [data] allows, and {how} has all of them "
+        f"in memory; raise memory, or train what reads them from the disk: a linear model with protection 'masked' or "
+        f"'plain', a kernel model or trees"
+    )
+
+
 def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ...], rows: int | None = None) -> None:
     """Give all warnings that come before a run.
 
@@ -198,7 +215,7 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
     if kind.minds_scales:
         warn_scales(parties)
     for party in parties:
-        if is_stored(party.X) and not job.algorithm.second_order:
+        if is_stored(party.X) and not (job.algorithm.second_order or kind.reads_once):
             tell(
                 f"party {party.name!r} keeps its columns on the disk, and {job.algorithm.name} reads rows in random "
                 f"order, one at a time, which takes far longer than from memory; raise memory under [data], or take "

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.blocks.coefficients import KernelBlock
-from colonnade.blocks.column_values import columns_from_value
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.dense_columns import DenseColumns
 from colonnade.blocks.phases import Directions, Kernel, Layout, shared_secret, to_features
@@ -28,6 +27,7 @@ from colonnade.families.scoring import Known
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart, minimised
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
+from colonnade.streams.streamed_columns import opened
 from colonnade.sums import SecureSum, open_sum
 
 _MOMENTS = 1 << 14  # rows whose moments are added up at a time
@@ -73,6 +73,7 @@ class KernelFamily(Family):
 
     name: ClassVar[str] = "kernel"
     called: ClassVar[str] = "kernel"
+    reads_stored: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, str]] = {"kernel": "logistic", "kernel-svm": "smooth_hinge", "kernel-ridge": "square"}
     keys: ClassVar[tuple[Key, ...]] = (
         Key("kernel", str, default=KernelOptions.kernel, allowed=Kernel.NAMES),
@@ -119,8 +120,8 @@ class KernelFamily(Family):
     ) -> Any:
         """Agree on gamma if it is "scale", then train by doubly stochastic gradients (FDSKL)."""
         method, options = cast("FDSKL", job.algorithm), job.options
-        columns = columns_from_value(part.X)
-        parts = [columns] if part.validation is None else [columns, columns_from_value(part.validation[0])]
+        columns = opened(part.X)
+        parts = [columns] if part.validation is None else [columns, opened(part.validation[0])]
         secure = await open_sum(job.sum, net, job.topology)
         leader, gamma = job.holders[0], options.gamma
         width = await agree_on_gamma(net, secure, leader, columns) if gamma == "scale" else float(gamma)

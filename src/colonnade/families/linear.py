@@ -84,6 +84,7 @@ class LinearFamily(Family):
     name: ClassVar[str] = "linear"
     blurs: ClassVar[bool] = True
     called: ClassVar[str] = "linear"
+    reads_stored: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, str]] = {kind: loss for kind, loss, _ in _MODELS}
     keys: ClassVar[tuple[Key, ...]] = (
         Key("l2", float, default=LinearOptions.l2, least=0),

@@ -43,6 +43,7 @@ class SealedFamily(LinearFamily):
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
     sealed: ClassVar[bool] = True
+    reads_stored: ClassVar[bool] = False
     minds_scales: ClassVar[bool] = False
     takes_offsets: ClassVar[bool] = False
 

@@ -34,6 +34,7 @@ from colonnade.leaks import Leak, Setting
 from colonnade.networks.torch_modules import drawn, fresh_stream, module_of
 from colonnade.networks.torch_network import NetworkBlock
 from colonnade.networks.torch_veils import spread_of
+from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Section, Settings
 from colonnade.sums import SecureSum, open_sum
@@ -98,13 +99,19 @@ class TorchFamily(Family):
         """Say that contributions are not linear, so that nothing follows about what they show."""
         return {"model": self.called, "weighted": options.weighted}
 
-    def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
+    def try_own(self, party: str, own: Any, columns: int, seed: int, job: Any) -> str:
         """Make the party's network, try it on two rows of zeros, and describe its size and its output."""
         how, state, shape, optimiser = own
         module = module_of(how, state, party, seed)
         block = NetworkBlock(module, np.zeros((2, columns)), party=party, shape=shape)
+        self.check_outputs(party, block.outputs, job)
         size = sum(int(parameter.numel()) for parameter in block.module.parameters())
         return f"{size:,} parameters, {block.outputs} numbers per row, {optimiser}"
+
+    def check_outputs(self, party: str, outputs: int, job: Any) -> None:
+        """Refuse a network that gives other numbers than the job needs, as far as is known without all classes."""
+        if (needed := scores_known(job.loss)) is not None:
+            check_width(party, outputs, needed, job.loss)
 
     # -- training and use ---------------------------------------------------------------------------------------
 
@@ -245,14 +252,19 @@ class SplitFamily(TorchFamily):
         if len(holders) != 1:
             raise LabelError(f"{model} with a top network has one label holder, got {len(holders)}")
 
-    def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
-        """Try the party's own network, and make the top network where it has one."""
+    def try_own(self, party: str, own: Any, columns: int, seed: int, job: Any) -> str:
+        """Try the party's own network, and the top network where it has one."""
         network, top = own
-        found = super().try_own(party, network, columns, seed)
+        found = super().try_own(party, network, columns, seed, job)
         if top is None:
             return found
+        _check_top(party, top, dict(job.model.widths), scores_known(job.loss), job.loss)
         size = sum(int(one.numel()) for one in module_of(top[0], top[1], party, seed).parameters())
         return f"{found}; {size:,} parameters of the top network"
+
+    def check_outputs(self, party: str, outputs: int, job: Any) -> None:
+        """Refuse a network that gives other numbers than the top network takes of it."""
+        _check_embedding(party, outputs, dict(job.model.widths)[party])
 
     def facts(self, job: TrainingJob) -> dict[str, Any]:
         """Return how many scores a row has, and what the top network takes of each party's network."""
@@ -279,8 +291,9 @@ class SplitFamily(TorchFamily):
         places, holding = dict(options.widths), net.me == job.holders[0]
         kind, own = HolderBlock if holding else NetworkBlock, on_outputs(job.defences, net.me, job.holders)
         block = make_block(net, network, part.X, options.l2, method.seed, kind, own)
-        check_width(net.me, block.outputs, places[net.me], "the top network")
+        _check_embedding(net.me, block.outputs, places[net.me])
         if holding:
+            _check_top(net.me, top, places, job.outputs, job.loss)
             cast("HolderBlock", block).top = _top_of(net, top, places, options.l2, method.seed)
         train, held_out = parts_of(block, part.y, part.labelled, part.validation, (part.weights, part.held_out_weights))
         agreed = Agreement(minimised(job), job.holders, job.sum, job.topology, defences=job.defences)
@@ -345,6 +358,27 @@ class SplitScorer:
         """Return the scores at the label holder, and None elsewhere."""
         found = await side_by_side(secure.net, "embeddings to predict", ready, self._holder, self._widths)
         return None if found is None or self._top is None else self._top.forward(found)
+
+
+def scores_known(loss: str) -> int | None:
+    """Return how many scores a row has; None where that is as many as there are classes."""
+    return None if losses.loss(loss).kind == "classes" else 1
+
+
+def _check_embedding(party: str, width: int, taken: int) -> None:
+    if width != taken:
+        raise OptionError(
+            f"the network of party {party!r} gives {width} numbers per row, and the top network takes {taken} of it; "
+            f"change its last layer, or top under [model] at all parties"
+        )
+
+
+def _check_top(party: str, top: Any, widths: dict[str, int], outputs: int | None, loss: str) -> None:
+    """Refuse a top network that does not take all embeddings side by side, or gives other numbers than scores."""
+    rows, whose = np.zeros((2, sum(widths.values()))), f"{party} (top)"
+    width = NetworkBlock(module_of(top[0], top[1], party, 0), rows, party=whose).outputs
+    if outputs is not None:
+        check_width(whose, width, outputs, loss)
 
 
 def _top_of(net: Net, top: Any, widths: dict[str, int], l2: float, seed: int) -> Top:

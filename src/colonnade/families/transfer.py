@@ -156,6 +156,9 @@ class TransferFamily(TorchFamily):
         X, y, labelled = everything()
         return own, None if y is None else (rows_of_value(X, np.flatnonzero(labelled)), y[labelled])
 
+    def check_outputs(self, party: str, outputs: int, job: Any) -> None:
+        """Take any number of features; both parties' have to be as many, which shows when they meet."""
+
     def estimator(self, loss: str) -> str:
         """Return the one class of transferred models."""
         return "TransferClassifier"

@@ -38,7 +38,9 @@ class TreeScorer:
         told = self._told()
         found = np.zeros((len(told), len(known)), np.uint8)
         if columns is not None:
-            cells = self._bins.cells(rows_of_value(value_of(columns), rows))
+            fetched = getattr(columns, "fetched", None)  # where they are on the disk
+            value = rows_of_value(value_of(columns), rows) if fetched is None else value_of(fetched(rows))
+            cells = self._bins.cells(value)
             for place, (column, first) in enumerate(told):
                 found[place, known] = cells[column] if first is None else first[cells[column]]
         if self._ranges is not None and not known.all():

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.blocks.bins import Bins
-from colonnade.blocks.column_values import columns_from_value
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.cuts import SpreadColumns
 from colonnade.boosting.derivatives import balanced
@@ -36,6 +35,7 @@ from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
+from colonnade.streams.streamed_columns import opened
 
 Floats = npt.NDArray[np.float64]
 _CELL_PER_NOISE = 5  # rows of training that a partner's cell has at least, times the noise: fewer would be drowned
@@ -71,6 +71,8 @@ class TreesFamily(Family):
 
     name: ClassVar[str] = "trees"
     called: ClassVar[str] = "tree"
+    reads_stored: ClassVar[bool] = True
+    reads_once: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, str]] = _MODELS
     keys: ClassVar[tuple[Key, ...]] = (
         Key("trees", int, default=TreeOptions.trees, least=1, most=100_000),
@@ -181,7 +183,7 @@ class TreesFamily(Family):
         """Cut this party's columns into cells, then lead or follow."""
         algorithm, options, own = cast(OpenBoosting, job.algorithm), job.options, _own(part)
         leads, sealing = net.me == job.holders[0], self._sealing(algorithm)
-        columns = columns_from_value(part.X)
+        columns = opened(part.X)
         rows = columns.shape[0]
         check_rows(net.me, rows, options.bins)
         questions = 0 if sealing is None else questions_of(self.rounds(job), job.outputs)
@@ -365,4 +367,4 @@ def _cells(bins: Bins, columns: Columns, part: TrainingPart) -> Codes:
     found: Codes = bins.cells(columns)
     if part.validation is None:
         return found
-    return np.concatenate([found, bins.cells(columns_from_value(part.validation[0]))], axis=1)
+    return np.concatenate([found, bins.cells(opened(part.validation[0]))], axis=1)

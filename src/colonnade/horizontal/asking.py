@@ -40,7 +40,7 @@ async def answer_to(
         found = await net.recv_within(site, step, max(0.0, until - net.elapsed()))
         if not found:
             return ()
-        if not isinstance(found[0], tuple) or len(found[0]) != 2:
+        if not isinstance(found[0], tuple) or len(found[0]) != 2 or type(found[0][0]) is not int:
             raise ProtocolError(f"party {site!r} must answer with a number and a value at step {step!r}")
         number, answer = found[0]
         if number == serial:

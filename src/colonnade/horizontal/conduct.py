@@ -18,7 +18,7 @@ from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.quadratics import Quadratic
 from colonnade.algorithms.ssca import SSCA, Average, Function, Problem, State, algorithm_1, algorithm_2, start
 from colonnade.blocks.whole import WholeModel
-from colonnade.errors import LabelError, PartySilent
+from colonnade.errors import LabelError, PartySilent, ProtocolError
 from colonnade.horizontal.gathering import Heard, Task
 from colonnade.horizontal.messages import method_from_value
 from colonnade.horizontal.own_functions import average_of
@@ -29,6 +29,7 @@ Say = Callable[[tuple[Any, ...]], None]
 
 # The penalty c_j grows until every slack of the approximate problem is below this.
 VANISHED = 1e-3
+_ROUNDING = 1e-6  # of a sum of shares; one site's is exact to 7e-12
 _MOST_SKIPPED = 5  # rounds in a row that may have too few answers
 
 
@@ -202,6 +203,9 @@ def _begin(run: _Run) -> Generator[Task, Heard, None]:
     heard = yield Task("count", (), len(job.measures) + 2, 0)
     if heard.total is None:
         raise _too_few(job, heard, f"only {heard.answered} of {len(job.sites)} sites answered at the start")
+    *of_measures, rows, held_out = heard.total.tolist()
+    if min(*of_measures, held_out) < 0 or not rows > 0 or max(of_measures) > rows:
+        raise _unfit(f"{rows:g} rows in all, {held_out:g} held out and {max(of_measures):g} of one kind")
     for name, count in zip(job.names, heard.total, strict=False):
         if not count:
             everybody = heard.answered == len(job.sites)
@@ -209,6 +213,13 @@ def _begin(run: _Run) -> Generator[Task, Heard, None]:
             raise LabelError(f"{who} has a row of {name}, which a cost or its limit is about; leave it out")
     run.totals = heard.total
     yield from _evaluate(run)
+
+
+def _unfit(what: str) -> ProtocolError:
+    return ProtocolError(
+        f"the answers of the sites add up to {what}, which no rows do: one of them does not follow the program; have "
+        f"all of them use one version of colonnade, or look at each alone with sums in the clear"
+    )
 
 
 def _too_few(job: ServerJob, heard: Heard, what: str) -> PartySilent:
@@ -307,6 +318,11 @@ def _evaluate(run: _Run) -> Generator[Task, Heard, None]:
     means = [float(value / weight) if weight else math.nan for weight, value in measured.reshape(-1, 2)]
     means += [average_of(function, w).cost for function in run.own]
     weight, cost, right = (float(v) for v in of_all[:3])
+    for rows, correct in ((weight, right), (float(of_all[3]), float(of_all[5]))):
+        if min(rows, correct) < -_ROUNDING or correct > rows + _ROUNDING:
+            raise _unfit(f"a share of {rows:g} of all rows, of which {correct:g} are right")
+    if not weight:
+        raise _unfit("no share of all rows")
     run.costs = tuple(each.value(means, w) for each in run.problem.constraints) or (cost / weight,)
     record = [run.records, run.round, run.round, cost / weight, right / weight]
     if of_all[3]:

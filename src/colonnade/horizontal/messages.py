@@ -139,6 +139,8 @@ def _is_task(content: Any) -> bool:
     if not isinstance(content, tuple) or not content:
         return False
     kind, *rest = content
+    if type(kind) is not str:  # an array would be compared number by number
+        return False
     if kind == SURVEY:
         return [type(one) for one in rest] == [int, str]
     arrays = len(rest) == 3 and type(rest[0]) is int and all(isinstance(one, np.ndarray) for one in rest[1:])

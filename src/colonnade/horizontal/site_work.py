@@ -139,6 +139,16 @@ class SiteWork(Answering):
             return Ring(self.sites, 0).encode(self.counts(), name)
         w = expect_array(content[1], (self.model.size,), np.float64, "server", kind)
         totals = expect_array(content[2], (len(self.measures) + 2,), np.float64, "server", kind)
+        if not np.isfinite(w).all():
+            raise ProtocolError(
+                f"the server asks site {name!r} about parameters that are not finite: training has diverged, or the "
+                f"server does not follow the program; use a smaller step, or stronger l2"
+            )
+        if not (np.isfinite(totals).all() and (totals >= 0).all() and totals[-2] > 0):
+            raise ProtocolError(
+                f"the server tells site {name!r} counts of rows that no rows have; use one version of colonnade "
+                f"everywhere"
+            )
         found = self.step(int(content[0]), w, totals) if kind == "step" else self.evaluate(w, totals)
         return Ring(self.sites).encode(found, name)
 

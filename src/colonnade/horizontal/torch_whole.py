@@ -67,19 +67,54 @@ class TorchModule:
             )
         self._torch, self._make, self._shape = torch, make, (features, classes)
         self._module = self._made(0)
+        self._check()
         self.shapes = tuple(tuple(part.shape) for part in self._module.parameters())
         self.size = sum(part.numel() for part in self._module.parameters())
 
     def _made(self, seed: int) -> Any:
         with self._torch.random.fork_rng(devices=[]):  # the caller's own stream stays where it is
             self._torch.manual_seed(seed)
-            made = self._make(*self._shape)
+            try:
+                made = self._make(*self._shape)
+            except Exception as error:  # whatever a function of the user's raises
+                raise OptionError(
+                    f"network can't be made: make{self._shape} raised {type(error).__name__}: {error}; it must be a "
+                    f"function make(features, classes) -> torch.nn.Module"
+                ) from None
         if not isinstance(made, self._torch.nn.Module):
             raise OptionError(
                 f"network must be a function make(features, classes) -> torch.nn.Module, it returned a "
                 f"{type(made).__name__}"
             )
         return made.double()
+
+    def _check(self) -> None:
+        """Refuse a module that gives no scores, or has learnt more than the parameters that all sites share."""
+        features, classes = self._shape
+        for name, layer in self._module.named_modules():
+            if getattr(layer, "running_mean", None) is not None:
+                raise OptionError(
+                    f"the layer {name!r} of network, a {type(layer).__name__}, keeps means of the rows that it has "
+                    f"seen, which are no parameters and stay different at each site; take LayerNorm or GroupNorm, or "
+                    f"track_running_stats=False"
+                )
+        still = [name for name, part in self._module.named_parameters() if not part.requires_grad]
+        if still:
+            raise OptionError(f"all parameters of network must learn, and {still[0]!r} does not (requires_grad)")
+        if not any(True for _ in self._module.parameters()):
+            raise OptionError("network has no parameters, so there is nothing to learn")
+        self._module.eval()
+        try:
+            with self._torch.no_grad(), self._torch.random.fork_rng(devices=[]):
+                found = self._forward(np.zeros((2, features)))
+        except Exception as error:
+            raise OptionError(f"network takes no rows of {features} columns: {type(error).__name__}: {error}") from None
+        if not isinstance(found, self._torch.Tensor) or tuple(found.shape) != (2, classes):
+            shape = tuple(found.shape) if isinstance(found, self._torch.Tensor) else type(found).__name__
+            raise OptionError(
+                f"network must return a score of each of the {classes} classes for every row, and of 2 rows it "
+                f"returns {shape} in place of (2, {classes})"
+            )
 
     def start(self, seed: int) -> Array:
         """Return the parameters that the module itself begins with, drawn from this seed."""
@@ -121,5 +156,9 @@ class TorchModule:
             values, slopes = of(scores.detach().numpy(), y)
             scores.backward(self._torch.from_numpy(slopes / len(y)))
             value = float(values.mean())
-        parts = [part.grad.reshape(-1) for part in self._module.parameters()]
+        # A parameter that no score depends on has no gradient.
+        parts = [
+            (self._torch.zeros_like(part) if part.grad is None else part.grad).reshape(-1)
+            for part in self._module.parameters()
+        ]
         return value, np.asarray(self._torch.cat(parts).numpy(), dtype=np.float64)

@@ -214,6 +214,7 @@ class Statistics(TableCell):
     def __rich__(self) -> Any:
         from rich import box
         from rich.table import Table
+        from rich.text import Text
 
         z = "t" if self.model in STUDENT else "z"
         kept = f"{100 * self.level:g} %"
@@ -226,12 +227,13 @@ class Statistics(TableCell):
         if self.intercept is not None:
             rows.insert(0, ("", self.intercept))
         for party, row in rows:
-            table.add_row(party, row.name, *(_shown(value, at == 3) for at, value in enumerate(row[1:])))
+            # As text, since the unit in "dose [mg]" is not the name of a colour.
+            table.add_row(Text(party), Text(row.name), *(_shown(value, at == 3) for at, value in enumerate(row[1:])))
         for party, tests in self.categories.items():
             for test in tests:
                 beside = "" if test.reference is None else f", beside {test.reference}"
                 what = f"{test.name}: all levels{beside} (df {test.df})"
-                table.add_row(party, what, "", "", _shown(test.wald, False), _shown(test.p, True), "", "")
+                table.add_row(Text(party), Text(what), "", "", _shown(test.wald, False), _shown(test.p, True), "", "")
         return table
 
     def _summary(self) -> str:

@@ -143,7 +143,7 @@ def version_to_audit(party: PartyFile, given: str | None) -> Version | None:
 
 def _table(party: PartyFile, part: ModelPart, run: RecordedRun) -> Table:
     """Return the table of the training, or refuse another one."""
-    table = load(party.data, texts=part.prepared.texts)
+    table = load(party.data, texts=part.prepared.texts, home=party.folder)
     if ids_digest(table) != run.ids:
         raise DataError(
             f"{table.where} holds other people, or in another order, than when the run was recorded; give the file of "

@@ -6,7 +6,8 @@ column of rows; and one output, `contribution`, with a column for each score. Al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,18 @@ class _Graph:
         return name
 
 
-def part_onnx(part: LinearPart, names: list[str]) -> bytes:
-    """Return the model, as a file of ONNX holds it; `names` are what its scores are called."""
+def part_onnx(part: LinearPart, names: list[str], beside: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    """Return the model, as a file of ONNX holds it.
+
+    Parameters
+    ----------
+    part
+        The part.
+    names
+        What its scores are called.
+    beside
+        The columns of what the party adds to each score by itself, as {"exposure": name} or {"offset": name}.
+    """
     try:
         import onnx
     except ImportError:
@@ -57,8 +68,8 @@ def part_onnx(part: LinearPart, names: list[str]) -> bytes:
             "--to onnx needs the library onnx, which is not installed; install the extra: pip install 'colonnade[onnx]'"
         ) from None
     columns = [term.column.name for term in part.terms]
-    graph, kinds = _Graph(onnx, columns), onnx.TensorProto
-    if OUTPUT in columns:
+    graph, kinds = _Graph(onnx, [*columns, *beside.values()]), onnx.TensorProto
+    if OUTPUT in (*columns, *beside.values()):
         raise OptionError(f"a column is called {OUTPUT!r}, as the output of the graph is; rename it and train anew")
     inputs, terms = [], []
     for term in part.terms:
@@ -73,6 +84,9 @@ def part_onnx(part: LinearPart, names: list[str]) -> bytes:
         terms.append(_term(graph, term))
     if not terms:
         raise OptionError(f"{part.party!r} has no columns in this model, so there is nothing to export")
+    for role, name in beside.items():
+        inputs.append(onnx.helper.make_tensor_value_info(name, kinds.DOUBLE, ["rows", 1]))
+        terms.append(name if role == "offset" else graph.node("Log", name))
     total = graph.node("Sum", *terms) if len(terms) > 1 else terms[0]
     total = graph.node("Add", total, graph.constant(part.intercept[None, :]))
     graph.nodes.append(onnx.helper.make_node("Identity", [total], [OUTPUT]))

@@ -7,7 +7,8 @@ step that fills it, the contribution is NULL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from colonnade.tables.steps import Clip, Impute, Log1p, NumberStep, Scale, Stand
 
 _DOUBLE = "DOUBLE PRECISION"
 _DAY = "8.64e4"
+_BESIDE = {"offset": "own_offset", "exposure": "CASE WHEN own_exposure > 0e0 THEN LN(own_exposure) END"}
 _PARTS = {"year": "YEAR", "month": "MONTH", "day": "DAY", "weekday": "ISODOW", "hour": "HOUR"}
 
 
@@ -29,6 +31,7 @@ def part_sql(
     *,
     id_column: str | None = None,
     missing: Sequence[str | float] = (),
+    beside: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the statement.
 
@@ -44,14 +47,18 @@ def part_sql(
         The column that comes first, as `id`.
     missing
         What stands for a missing value, beside NULL.
+    beside
+        The columns of what the party adds to each score by itself, as {"exposure": name} or {"offset": name}.
     """
     sources = [_source(term, missing) for term in part.terms]
     inner = [f"{source} AS c{number}" for number, source in enumerate(sources)]
     inner = [f"{_identifier(id_column)} AS id", *inner] if id_column is not None else inner
+    inner += [f"{_number(column, ())} AS own_{role}" for role, column in beside.items()]
     scores = []
     for output, name in enumerate(names):
         terms = [_literal(float(part.intercept[output]))]
         terms += [piece for number, term in enumerate(part.terms) for piece in _pieces(term, f"c{number}", output)]
+        terms += [_BESIDE[role] for role in beside]
         scores.append("\n      + ".join(terms) + f" AS {_identifier(name)}")
     outer = (["id"] if id_column is not None else []) + scores
     head = (
@@ -83,11 +90,16 @@ def _source(term: PartTerm, missing: Sequence[str | float]) -> str:
         marks = ", ".join(quoted(one) for one in ("", *spellings(list(missing))))
         known = f"CASE WHEN {text} NOT IN ({marks}) THEN {text} END"
         return known if column.date is None else _date(column.date, known)
-    number = f"NULLIF(CAST({cell} AS {_DOUBLE}), CAST('NaN' AS {_DOUBLE}))"
-    if numbers := [_literal(float(one)) for one in missing if not isinstance(one, str)]:
-        number = f"CASE WHEN {number} NOT IN ({', '.join(numbers)}) THEN {number} END"
+    number = _number(column.name, missing)
     if column.date is not None:
         return _date(column.date, f"CAST(CAST({number} AS BIGINT) AS VARCHAR)")
+    return number
+
+
+def _number(name: str, missing: Sequence[str | float]) -> str:
+    number = f"NULLIF(CAST({_identifier(name)} AS {_DOUBLE}), CAST('NaN' AS {_DOUBLE}))"
+    if numbers := [_literal(float(one)) for one in missing if not isinstance(one, str)]:
+        return f"CASE WHEN {number} NOT IN ({', '.join(numbers)}) THEN {number} END"
     return number
 
 
@@ -149,7 +161,7 @@ _STEPS: dict[type, Callable[..., str]] = {
     Clip: _clip,
     Standardise: _standardise,
     Scale: lambda step, x: f"({x} / {_literal(step.by)})",
-    Log1p: lambda step, x: f"LN(1e0 + {x})",
+    Log1p: lambda step, x: f"CASE WHEN {x} > (-1e0) THEN LN(1e0 + {x}) END",  # one row must not end the statement
 }
 
 

@@ -159,7 +159,7 @@ folder = "{name}-files"   # ledger, checkpoints, and this party's part of the mo
 # listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway; also listen_serving
 
 [data]
-source = "{name}.csv"     # .csv, .parquet, .svm, .npy or .npz; or sql = "SELECT ..." over files or a database
+source = "{name}.csv"     # .csv, .parquet, .arrow, .svm, .npy or .npz; or sql = "SELECT ..." over files or a database
 id = "id"                 # the column by which people are found again at the other parties
 {label}
 # columns = ["age", "income"]   # by default all others; or exclude = ["name"]

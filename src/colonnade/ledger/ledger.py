@@ -87,7 +87,7 @@ class Ledger:
         self._lane = -1
         try:
             private_files.check(path, "the ledger", LedgerError, handle)
-            self._lane = _take_lane(path, lane)
+            self._lane = take_lane(path, lane)
             take_turn(handle, path)
             self._depth = 1  # the whole beginning is one turn
             try:
@@ -235,7 +235,7 @@ class Ledger:
         return self._memory.seen_of(partner)
 
 
-def _take_lane(path: Path, lane: str) -> int:
+def take_lane(path: Path, lane: str) -> int:
     """Return a lock that no other process of this party has, in this lane; it goes with the process."""
     handle = private_files.append_to(path.with_name(f"{path.name}{lane and '.'}{lane}.lock"))
     if not locked(handle):

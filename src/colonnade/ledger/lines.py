@@ -84,7 +84,7 @@ def sealed(path: Path, check: Check) -> tuple[int, bytes]:
     try:
         end = json.loads(seal_file(path).read_text(encoding="utf-8"))
         count, last, seal = int(end["lines"]), str(end["chain"]), signature(end["seal"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise LedgerError(
             f"the seal of {path.name!r} can't be read ({type(error).__name__}): it belongs beside it"
         ) from None

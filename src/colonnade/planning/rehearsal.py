@@ -47,7 +47,7 @@ def audit_rehearsal(
     """
     check_rehearsable(job, party.name, columns)
     say("reading the data", 0, 1)
-    table = load(party.data)
+    table = load(party.data, home=party.folder)
     say("rehearsing the job", 0, 1)
     found = rehearse_job(job, party, table, columns, seed=job.algorithm.seed)
     job = job if (best := found.trained[party.name].validated) is None else job.candidate(best.best)

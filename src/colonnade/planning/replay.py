@@ -32,7 +32,7 @@ def replay_job(job: Job, party: PartyFile, columns: Mapping[str, int], on: Simul
     """
     check_rehearsable(job, party.name, columns)
     seen = Timeline()
-    table = load(party.data)
+    table = load(party.data, home=party.folder)
     try:
         rehearse_job(job, party, table, columns, job.algorithm.seed, on=replace(on, onlooker=seen))
     except ColonnadeError as error:

@@ -256,6 +256,7 @@ class PeerLine:
     def leave(self) -> None:
         """The peer has left, and nothing is kept for it: if it comes again, it begins anew."""
         if not self.away:
+            self.speak()  # that its last word has come: it waits to hear so, and ends then
             self.away, self.flow, self._frames = True, Reliable(), FrameReader(MAX_MESSAGE)
             self._net.left(self.peer)
 

@@ -49,7 +49,7 @@ from colonnade.report.folds import candidate
 from colonnade.report.held_out_file import BEFORE, lowest_taken
 from colonnade.report.markup import HELD_OUT, OUT_OF_TIME
 from colonnade.report.units import units
-from colonnade.tables import data
+from colonnade.streams.loading import load
 from colonnade.versions.profile import read_profiles
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
@@ -135,7 +135,7 @@ def _people(party: PartyFile, part: ModelPart, loss: Loss, later: Path | None) -
     path = part.folder / held_out_file.FILE
     if path.exists():
         kept = held_out_file.read(path)
-        scores, words = alone(part, kept, loss, lambda: data.load(party.data, texts=part.prepared.texts))
+        scores, words = alone(part, kept, loss, lambda: load(party.data, texts=part.prepared.texts, home=party.folder))
         found.append(replace(held_out_file.judged(kept, HELD_OUT, classes, loss, path.name), alone=scores))
     else:
         words = "No people were held out, so there is nobody on whom the two could be compared."

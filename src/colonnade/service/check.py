@@ -14,6 +14,8 @@ from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
 from colonnade.families import family
+from colonnade.families.base import Family
+from colonnade.families.checks import stored_words
 from colonnade.families.protection import SEALED
 from colonnade.integrations.watching import check_watch
 from colonnade.jobs.allowed import check_allowed
@@ -33,6 +35,7 @@ from colonnade.service.findings import Finding, tried
 from colonnade.service.table_source import column_names, how_prepared, sources
 from colonnade.service.tree_check import cells_and_ranges
 from colonnade.streams.loading import load
+from colonnade.streams.preparing import Storage
 from colonnade.tables import preparation
 from colonnade.tables.near_levels import near_levels
 
@@ -63,15 +66,25 @@ def own_certificates(party: PartyFile) -> str:
     return f"{party.certificates.certificate.name}, made out to {certificates.dns_name(party.name)}, {own}"
 
 
+def _table(kind: Family, party: PartyFile, rows: int, width: int, *, sparse: bool) -> list[Finding]:
+    """Say how large the table is, and if it would be on the disk where the model is trained in memory alone."""
+    found = [Finding("data", True, f"{rows:,} rows, {width} columns after preparation")]
+    room = Storage.of(party.data, party.folder)
+    size = rows * width * (np.dtype(np.float64) if room.dtype is None else room.dtype).itemsize
+    if not (kind.reads_stored or sparse or room.holds(size)):
+        found.append(Finding("memory", None, f"if all rows are common: {stored_words(kind, party.name)}"))
+    return found
+
+
 def _data(job: Job, party: PartyFile, sealed_costs: Sealed) -> list[Finding]:
     kind = family(job.family)
     try:
-        table = load(party.data)
+        table = load(party.data, home=party.folder)
         prepared = preparation.fit(table, party.prepare, **how_prepared(job))
         check_card(job, party.name, prepared)
         columns = column_names(prepared)
         batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
-        found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
+        found = _table(kind, party, table.rows, len(columns), sparse=prepared.sparse is not None)
     except ColonnadeError as error:
         return [Finding("data", False, str(error))]
     if job.binning is not None and getattr(job.model, "weighted", False) and party.name in job.holders:
@@ -127,7 +140,7 @@ def _data(job: Job, party: PartyFile, sealed_costs: Sealed) -> list[Finding]:
     found += [tried("labels", own_labels)] if table.label is not None else []
     if kind.takes_own:
         own, seed = party.network, job.algorithm.seed
-        found.append(tried(kind.called, lambda: kind.try_own(party.name, own, len(columns), seed)))
+        found.append(tried(kind.called, lambda: kind.try_own(party.name, own, len(columns), seed, job)))
     found += cells_and_ranges(job, party, table, prepared) if grows_trees(job) else []
     found += [tried("batches", lambda: _batches(job, party, table.rows, len(columns)))] if job.sum == ENCRYPTED else []
     width = sources(prepared)

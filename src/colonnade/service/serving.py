@@ -161,11 +161,8 @@ def serve_http(
     from colonnade.service.http import Server, token_in
 
     part, _ = loaded(party, version)  # mistakes in it are told before anybody is dialled
-    beside = {role: str(party.data[role]) for role in ("exposure", "offset") if party.data[role] is not None}
-    token = token_in(party.folder / "http.token")
-    apart = party.folder / "metrics.token"  # made by whoever wants one that opens /metrics alone
-    metrics = token_in(apart) if apart.exists() else None
-    server = Server(address, token, part.prepared, beside=beside, metrics_token=metrics, public=public)
+    token, metrics = token_in(party.folder / "http.token"), metrics_token(party)
+    server = Server(address, token, part.prepared, beside=beside_of(party), metrics_token=metrics, public=public)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
     try:
@@ -173,6 +170,19 @@ def serve_http(
     finally:
         server.shutdown()
         server.server_close()
+
+
+def beside_of(party: PartyFile) -> dict[str, str]:
+    """Return the columns of what a label holder adds to each score by itself, as {"exposure": name}."""
+    return {role: str(party.data[role]) for role in ("exposure", "offset") if party.data[role] is not None}
+
+
+def metrics_token(party: PartyFile) -> str | None:
+    """Return the token that opens /metrics alone, which is made by whoever wants one."""
+    from colonnade.service.http import token_in
+
+    path = party.folder / "metrics.token"
+    return token_in(path) if path.exists() else None
 
 
 def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) -> None:
@@ -243,8 +253,8 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
             return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added), party.answers)))
 
         net.spawn(watch())
-        about = (len(net.names) - 1, short(part.training), _trained_at(part))
-        server.joined(_counted(score, counts), *about)
+        about = (len(net.names) - 1, short(part.training), trained_at(part))
+        server.joined(counted(score, counts), *about)
         tell(f"the partners are there, version {short(part.training)}")
         try:
             await ended
@@ -256,7 +266,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         use(job, party, part, party.name, program, read)
 
 
-def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
+def counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) -> Callable[..., list[dict[str, Any]]]:
     """Return what answers requests, and counts them."""
 
     def counting(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
@@ -271,7 +281,7 @@ def _counted(score: Callable[..., list[dict[str, Any]]], counts: DailyCounts) ->
     return counting
 
 
-def _trained_at(part: ModelPart) -> float:
+def trained_at(part: ModelPart) -> float:
     """Return when a version was trained, in seconds of UNIX time; 0 where nobody wrote it down."""
     date = Version.read(part.folder).date if part.training else ""
     return datetime.fromisoformat(date).timestamp() if date else 0.0

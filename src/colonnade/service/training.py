@@ -28,7 +28,7 @@ from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper
 from colonnade.errors import ColonnadeWarning, DataError, OptionError
 from colonnade.families import family
-from colonnade.families.checks import check_values, warn_before, with_class_weights
+from colonnade.families.checks import check_stored, check_values, warn_before, with_class_weights
 from colonnade.families.training import TrainingPart, rows_of, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
@@ -208,6 +208,7 @@ async def get_ready(
         apart = others[0] if others else None
     agreed = job.training(outputs)
     check_values(family(agreed.family), (own,) if apart is None else (own, apart))
+    check_stored(family(agreed.family), (own,) if apart is None else (own, apart))
     warn_before(agreed, (own,), job.parties, own.rows)
     mine = TrainingPart.of(own, classes, loss, apart)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +90,9 @@ def _is_column(value: Any) -> bool:
         return False
     name, kind, levels = value
     same = type(levels) is tuple and len(levels) <= MOST_LEVELS and {type(one) for one in levels} in SAME
-    return type(name) is str and _is_kind(kind) and same
+    return (
+        type(name) is str and _is_kind(kind) and same and all(type(one) is str or math.isfinite(one) for one in levels)
+    )
 
 
 def _is_kind(value: Any) -> bool:
@@ -133,7 +136,9 @@ WHO, AGREED, REFUSED, WAIT, DONE = "who", "agreed", "refused", "wait", "done"
 
 def told(message: Any) -> tuple[str, int, Any]:
     """Return (stage, number of the sum, content) of what the server tells a site; refuse anything else."""
-    match message:
+    # An array compares with a word number by number, so what is no word is not compared.
+    named = type(message) is tuple and len(message) == 3 and type(message[0]) is str
+    match message if named else None:
         case ("who", int(), tuple(content)) if all(
             type(one) is tuple and [type(part) for part in one] == [str, bytes, bytes, bytes] for one in content
         ):

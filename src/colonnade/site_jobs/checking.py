@@ -9,6 +9,7 @@ import numpy as np
 from colonnade.errors import ColonnadeError, DataError, PolicyRefused
 from colonnade.horizontal.messages import describe_model
 from colonnade.horizontal.program import wait_of
+from colonnade.integrations.watching import check_watch
 from colonnade.jobs.consent import words_of
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.words import what_others_learn
@@ -32,6 +33,7 @@ def check_site(job: SiteJob, party: PartyFile) -> list[Finding]:
     found.append(tried("certificates", lambda: own_certificates(party)))
     found.append(tried("folder", lambda: own_folder(party)))
     found.append(tried("deadline", lambda: _times(job)))
+    found += [tried("watch", lambda: check_watch(party.watch))] if party.watch.names else []
     notes: list[Finding] = []
     if party.name in job.sites:
         try:

@@ -108,6 +108,10 @@ certificate = "certificates/{name}.pem"
 key = "certificates/{name}.key"
 # revoked = "certificates/revoked.pem"   # the authority's list of revoked certificates; an old one lets nobody in
 
+# [watch]                 # what follows this party's runs, with its own view alone; see docs/integrations.md
+# mlflow = "http://127.0.0.1:5000"
+# prometheus = "{name}.prom"
+
 [policy]                  # what may leave this party, whatever job.toml says
 """
 _RULES = """\

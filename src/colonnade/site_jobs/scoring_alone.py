@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,19 +11,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade import private_files
 from colonnade.data.ids import canonical
 from colonnade.errors import DataError, OptionError
+from colonnade.events.daily import DailyCounts
 from colonnade.horizontal.messages import model_from_value
 from colonnade.jobs import model_file
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.score_file import Scores
+from colonnade.ledger.ledger import take_lane
 from colonnade.service.in_use import judge
-from colonnade.service.serving import answers, outputs
+from colonnade.service.serving import answers, counted, metrics_token, outputs, trained_at
 from colonnade.site_jobs.site_job import SiteJob
 from colonnade.site_jobs.site_rows import network_of
 from colonnade.streams.loading import load
 from colonnade.tables.table import Table
+from colonnade.versions.identity import short
 
 Array = npt.NDArray[Any]
 
@@ -71,25 +76,46 @@ def serve_alone(
 
     until: what ends it, where it is not the end of the process.
     """
-    from colonnade.service.http import Server, token_in
-
     if party.name not in job.sites:
         raise OptionError(f"{party.name!r} brings no rows, so it has none to score; serve HTTP at a site")
     part = model_file.load(party.folder, party.name, version)
-    server = Server(address, token_in(party.folder / "http.token"), part.prepared, beside={}, public=public)
+    private_files.make_folder(party.folder)
+    lane = take_lane(party.ledger, "scoring")  # a party serves once, and by this the dashboard sees that it does
+    try:
+        _serve(job, party, part, address, tell, public=public, until=until or threading.Event())
+    finally:
+        os.close(lane)
+
+
+def _serve(
+    job: SiteJob,
+    party: PartyFile,
+    part: ModelPart,
+    address: str,
+    tell: Callable[[str], None],
+    *,
+    public: bool,
+    until: threading.Event,
+) -> None:
+    from colonnade.service.http import Server, token_in
+
+    token = token_in(party.folder / "http.token")
+    server = Server(address, token, part.prepared, metrics_token=metrics_token(party), public=public)
+    counts = DailyCounts(party.folder)
 
     def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
         if rows is None:
             raise DataError("a site's model knows no ids; send the features of the people to score")
-        judge(party, part, rows, tell)
+        judge(party, part, rows, tell, keep=False)
         columns = outputs(job, part, scores_of(part, party, rows), party.answers)
         return answers(Scores(ids, np.ones(len(ids), dtype=bool), columns))
 
-    server.score = score
+    server.joined(counted(score, counts), 0, short(part.training), trained_at(part))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
     try:
-        (until or threading.Event()).wait()
+        until.wait()
     finally:
         server.shutdown()
         server.server_close()
+        counts.write()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from colonnade.events.watch_keys import watch_keys
 from colonnade.jobs.party_file import PARTY, PartyFile, certificates_of, policy_of
 from colonnade.settings import toml
 from colonnade.settings.settings import Key, Section, check
@@ -20,12 +21,11 @@ _ELSEWHERE = {
     "decision": "is for models over columns; remove this table",
     "answers": "is for scores that are asked for, and a site scores by itself; remove this table",
     "engine": "is for models over columns; remove this table",
-    "watch": "follows runs over columns; remove this table, history.json beside the model has how training went",
     "audit": "records what a party sees of a model over columns; remove this table",
     "listen_serving": "is where a model is used with others, and a site uses its own by itself; remove it",
 }
 SITE = Section(
-    *(PARTY.keys[name] for name in ("name", "listen", "folder", "certificates", "policy")),
+    *(PARTY.keys[name] for name in ("name", "listen", "folder", "certificates", "policy", "watch")),
     Key("data", data.SECTION),
     Key("network", Section(Key("build", str, required=True))),
     gone=_ELSEWHERE,
@@ -76,4 +76,5 @@ def read_site(path: Path, job: SiteJob, expected: str | None = None) -> PartyFil
         certificates_of(settings["certificates"], base),
         policy_of(rules, base),
         network,
+        watch=watch_keys(settings["watch"]),
     )

@@ -60,6 +60,12 @@ class SiteJob(Job):
         )  # fmt: skip
 
     @property
+    def most_rounds(self) -> int:
+        """After how many rounds training ends at the latest: with limits it goes on at higher prices of slack."""
+        limited = self.model.cost_limit is not None or bool(self.model.constraints)
+        return (self.algorithm.rounds or 0) * (getattr(self.algorithm, "penalties", 1) if limited else 1)
+
+    @property
     def fewest_parts(self) -> int:
         """Of how many sites' parts a sum may be: two, where only some are chosen for a round and all but these fail."""
         chosen = len(method_from_value(self.algorithm.as_value()).chosen(len(self.sites), 1)) or len(self.sites)

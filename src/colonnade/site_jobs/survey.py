@@ -94,6 +94,8 @@ def _take(chain: Chain, question: Question, found: Array, means: dict[int, float
     if what == LEVELS:
         counts = np.rint(found).astype(np.int64)
         others, missing = int(counts[-2]), int(counts[-1])
+        if (counts < 0).any():
+            raise _unfit(chain, int(counts.min()))
         if not counts.any():
             raise DataError(f"column {chain.name!r} has no value at any site; exclude it")
         try:
@@ -105,6 +107,8 @@ def _take(chain: Chain, question: Question, found: Array, means: dict[int, float
         return
     if what == MEAN:
         known = found[0]
+        if known < 0:
+            raise _unfit(chain, int(known))
         if not known:
             raise DataError(f"column {chain.name!r} has no value at any site; exclude it, or impute a number")
         mean = from_words(found[1:]) / known
@@ -119,6 +123,13 @@ def _take(chain: Chain, question: Question, found: Array, means: dict[int, float
     chain.learned.append(Standardise(asked, 0.0 if deviation <= _CONSTANT * abs(asked) else deviation))
     del chain.todo[0]
     means.pop(at, None)
+
+
+def _unfit(chain: Chain, count: int) -> ProtocolError:
+    return ProtocolError(
+        f"the sites' counts of column {chain.name!r} add up to {count}, which no rows do: one of them does not follow "
+        f"the program; have all of them use one version of colonnade"
+    )
 
 
 # -- at a site ---------------------------------------------------------------------------------------------------------

@@ -73,10 +73,9 @@ def source_files(settings: Settings, source: Path | None = None) -> SourceFiles:
         other = next(number for number, kind in enumerate(kinds) if kind != kinds[0])
         words = f"{Path(paths[0]).name!r} is {kinds[0]} and {Path(paths[other]).name!r} is {kinds[other]}"
         raise settings.error("source", f"{words}; all files of a source are of one kind", DataError)
-    if len(paths) > 1 and kinds[0] not in ("csv", "parquet"):
-        raise settings.error(
-            "source", f"several files are read as CSV and Parquet, got {kinds[0]}; give one", DataError
-        )
+    if len(paths) > 1 and kinds[0] not in ("csv", "parquet", "arrow"):
+        sentence = f"several files are read as CSV, Parquet and Arrow, got {kinds[0]}; give one"
+        raise settings.error("source", sentence, DataError)
     called = Path(paths[0]).name if len(paths) == 1 else f"{len(paths)} files ({Path(paths[0]).name}, ...)"
     return SourceFiles(tuple(paths), kinds[0], called, store)
 

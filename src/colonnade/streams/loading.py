@@ -2,7 +2,7 @@
 
 Where the section says `dtype` or `memory`, or names several files, columns stay where they are until they are asked
 for, one at a time or some rows at a time: Parquet in its files, an array in its `.npy` file, what a query finds inside
-DuckDB. CSV is inside DuckDB too: in memory, or with `memory` in a scratch of the party's folder.
+DuckDB. CSV and Arrow are inside DuckDB too: in memory, or with `memory` in a scratch of the party's folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from colonnade.errors import DataError
 from colonnade.settings.settings import Settings
 from colonnade.settings.sizes import byte_size
+from colonnade.streams.arrow_files import ArrowFile, read_arrow_files, types_of
 from colonnade.streams.files import SourceFiles, check_same_columns, several, source_files
 from colonnade.streams.lazy_columns import LazyColumns
 from colonnade.streams.readers import MappedReader, QueryReader
@@ -26,7 +27,7 @@ from colonnade.tables.csv_files import dialect, read_csv_files
 from colonnade.tables.duckdb_files import connect, lock, plain_type, read_query
 from colonnade.tables.query import NUMBERS, Query, glob, is_date, parquet, quoted, reason, sql_name
 from colonnade.tables.query_files import FileOfQuery
-from colonnade.tables.table import Chosen, Table, check_ids, choose, choose_columns
+from colonnade.tables.table import Chosen, Table, check_ids, choose, choose_columns, one_row_each
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -45,29 +46,40 @@ def load(
 ) -> Table:
     """Read what a `[data]` section describes, as `tables.data.load` does, or leave its columns where they are.
 
+    Either way there is one row for each id where the section says so, and ids that repeat are refused elsewhere.
+
     home: the party's folder, in which a scratch may be made.
     """
-    new = None if source is None else Path(source)
+    new = None if source is None else Path(source).absolute()  # as people name it, and not beside the party's file
     streams = settings["dtype"] is not None or settings["memory"] is not None
     if settings["sql"] is None and settings["source"] is None and source is None:
         streams = False
     many = (settings["sql"] is None or new is not None) and several(settings, new)
     if settings["sql"] is not None and (many or several(settings)):
         raise settings.error("source", "a query reads one file; name all of them in sql, FROM 'customers/*.parquet'")
-    if not streams and not many:
+    if not streams and not many and not _is_arrow(settings, new):
         return data.load(settings, source=source, labels=labels, texts=texts)
+    return one_row_each(_read(settings, new, labels, texts, home), settings)
+
+
+def _is_arrow(settings: Settings, new: Path | None) -> bool:
+    named = settings["source"] if new is None else str(new)
+    return settings["sql"] is None and isinstance(named, str) and named.lower().endswith(data.ARROW)
+
+
+def _read(settings: Settings, new: Path | None, labels: bool, texts: Iterable[str], home: Path | None) -> Table:
+    """Read the table, and leave its columns where they are as far as the kind of its source allows."""
     as_text = frozenset([*(settings["text"] or ()), *texts])
     scratch = None if settings["memory"] is None or home is None else Scratch(home)
     if settings["sql"] is not None:
         return _of_query(settings, new, labels, as_text, scratch)
     files = source_files(settings, new)
-    if files.kind == "parquet":
-        return _of_parquet(settings, files, labels, as_text, scratch)
-    if files.kind == "csv":
-        return _of_csv(settings, files, labels, as_text, scratch)
+    readers = {"parquet": _of_parquet, "csv": _of_csv, "arrow": _of_arrow}
+    if files.kind in readers:
+        return readers[files.kind](settings, files, labels, as_text, scratch)
     if files.kind == "npy":
         return _of_array(settings, files, labels, new is not None)
-    return data.load(settings, source=source, labels=labels, texts=texts)
+    return data.load(settings, source=new, labels=labels, texts=texts)
 
 
 def _lazily(
@@ -168,6 +180,21 @@ def _of_csv(
         table = "t" if scratch is None else _TABLE
         query = read_csv_files(con, settings, dialects, chosen, texts, table, files.called)
     return _lazily(query, chosen, texts, scratch)
+
+
+def _of_arrow(
+    settings: Settings, files: SourceFiles, labels: bool, texts: frozenset[str], scratch: Scratch | None
+) -> Table:
+    opened = [ArrowFile.open(settings, Path(path)) for path in files.paths]
+    con = connect(scratch=_on_disk(settings, scratch))
+    lock(con, [])
+    types = [types_of(con, settings, file) for file in opened]
+    chosen = choose(settings, list(types[0]), files.called, labels)
+    read, named = frozenset(chosen.names), settings["columns"] is not None
+    kinds = [{name: _kind(one[name]) for name in one if name in read or not named} for one in types]
+    check_same_columns(settings, files, kinds)
+    table = "t" if scratch is None else _TABLE
+    return _lazily(read_arrow_files(con, settings, opened, chosen.names, table, files.called), chosen, texts, scratch)
 
 
 def _of_query(

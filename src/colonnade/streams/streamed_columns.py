@@ -25,6 +25,7 @@ from colonnade.blocks.second_order import Judge, Judgement
 from colonnade.errors import DataError
 from colonnade.settings.sizes import in_words
 from colonnade.streams.stored_rows import StoredRows
+from colonnade.streams.stored_values import StoredValues
 
 _NEAR = 8  # rows of a block are read with all between them where one of so many is asked for
 
@@ -164,6 +165,15 @@ class StreamedColumns(DenseColumns):
         for at, columns, places in self._one_by_one(rows):
             out[at : at + len(places)] = columns.part(places, first, last)
         return out
+
+    def fetched(self, rows: Rows) -> DenseColumns:
+        """Some rows, in memory."""
+        X = self._stored[rows]
+        return DenseColumns(X if self._kept is None else X[:, self._kept])
+
+    def values_apart(self) -> StoredValues:
+        """The values as trees cut them into cells; all columns are used."""
+        return StoredValues(self._stored)
 
     def entries(self, rows: Rows) -> tuple[Rows, Rows, FloatArray]:
         """(place among these rows, column, value) of every number that is not 0."""

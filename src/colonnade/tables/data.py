@@ -85,14 +85,16 @@ _KEYS = {
     "sql": _QUERY | {"database"},
     "csv": _QUERY | _OF_CSV,
     "parquet": _QUERY,
+    "arrow": _QUERY,
     "libsvm": {"label", "class_weight", "ids", "duplicates", "first_index", "features"},
     "npy": {"ids", "duplicates", "columns", "exclude"},
     "npz": {"id", "ids", "duplicates", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude"},
 }
 _SUFFIXES = {
-    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".svm": "libsvm",
-    ".libsvm": "libsvm", ".svmlight": "libsvm", ".npy": "npy", ".npz": "npz",
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow",
+    ".feather": "arrow", ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm", ".npy": "npy", ".npz": "npz",
 }  # fmt: skip
+ARROW = tuple(ending for ending, kind in _SUFFIXES.items() if kind == "arrow")
 
 
 def load(
@@ -105,7 +107,7 @@ def load(
 def _read(
     settings: Settings, *, source: str | Path | None = None, labels: bool = True, texts: Iterable[str] = ()
 ) -> Table:
-    """Read what a `[data]` section describes.
+    """Read what a `[data]` section describes; Arrow files are read by `streams.loading` alone.
 
     source: another file instead of the section's own, for example with new rows to predict; a query reads it in place
         of its own. Where `ids` names a file, the ids of new.svm are in new.svm.ids.
@@ -158,7 +160,8 @@ def check_file(settings: Settings, path: Path, *, query: bool = False) -> str:
     kind = _SUFFIXES.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
     if "://" in str(settings["source"]):
         raise settings.error("source", "must be a file of this machine; fetch it first", DataError)
-    if kind is None or (packed and (kind in ("npy", "npz", "parquet") or (kind == "csv" and suffixes[-1] != ".gz"))):
+    plain = kind in ("npy", "npz", "parquet", "arrow") or (kind == "csv" and suffixes[-1] != ".gz")
+    if kind is None or (packed and plain):
         endings = ", ".join(_SUFFIXES)
         raise settings.error(
             "source",
