@@ -125,7 +125,7 @@ def planned_and_real(quick: bool) -> Rows:
     """`colonnade plan`, and then `colonnade run`, on the loopback and over a line that takes 20 ms each way."""
     newton, saga, *stochastic = OPTIONS
     if quick:
-        return _compare(breast_cancer(), 0.0, [newton], 2.0)
+        return _compare(breast_cancer(), 0.0, [newton], 0.5)
     few, many = breast_cancer(), credit_cards(24_000)
     return [
         *_compare(few, 0.0, list(OPTIONS), SECONDS),

@@ -309,7 +309,8 @@ def sealed(quick: bool) -> Rows:
     """Training on shares: two parties over mutual TLS, the whole fit, CPU and megabytes of both together."""
     rows = products(quick)
     small = Task("small", *(np.random.default_rng(0).standard_normal((64, 4)), np.arange(64) % 2), 2, 1e-2)
-    run(small, rounds=1, polish=0)  # kernels are loaded, and the processes' nursery stands
+    if not quick:
+        run(small, rounds=1, polish=0)  # kernels are loaded, and the processes' nursery stands
     rows.append(("64 x 4, one round: start, keys and the least there is", str(run(small, rounds=1, polish=0)), "-"))
     for name, load, options in exact_tasks(quick):
         try:
@@ -321,7 +322,7 @@ def sealed(quick: bool) -> Rows:
         rows.append((f"{task}, {_way(options)}", str(done), nearness(task, done.model, central(task))))
     rows += slow(quick)
     rows += others(quick)
-    for name in ("casp", "phishing") if quick else ("casp", "a9a", "phishing", "givemesomecredit"):
+    for name in ("casp",) if quick else ("casp", "a9a", "phishing", "givemesomecredit"):
         try:
             rows += quality(name, quick)
         except MissingData as error:

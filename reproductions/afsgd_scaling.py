@@ -32,7 +32,7 @@ class Size:
     epochs: int = 20
 
 
-QUICK = Size((1, 2, 16), ("svrg",), 3)
+QUICK = Size((1, 2, 8), ("svrg",), 3)
 
 
 def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib.util import find_spec
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Before numpy or torch is loaded: several tests share the cores, and their matrices are small. Threads of a library
@@ -29,6 +32,14 @@ settings.load_profile("explore" if os.environ.get("COLONNADE_EXPLORE") == "1" el
 # Whoever starts the tests in the background of a shell has them ignore Ctrl-C, and so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def unpainted(monkeypatch):
+    """Pictures are put together and not painted: that takes longer than what they show. `make test-all` paints all."""
+    if os.environ.get("COLONNADE_ALL") != "1" and find_spec("matplotlib") is not None:
+        picture = b"\x89PNG"
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, path: Path(path).write_bytes(picture))
 
 
 def pytest_collection_modifyitems(config, items):

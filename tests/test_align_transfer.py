@@ -75,11 +75,11 @@ def test_like_pythons_own_sets(lists, leader):
 
 CASES = {
     "one id, the same": (numbers(range(1)), numbers(range(1))),
-    "one of many": (numbers(range(7, 8)), numbers(range(3000))),
-    "many, and one": (numbers(range(3000)), numbers(range(7, 8))),
-    "all": (numbers(range(2500)), numbers(range(2499, -1, -1))),
-    "some": (numbers(range(5000)), numbers(range(2500, 9000))),
-    "the last one": (numbers(range(2000)), numbers(range(1999, 3999))),
+    "one of many": (numbers(range(7, 8)), numbers(range(600))),
+    "many, and one": (numbers(range(600)), numbers(range(7, 8))),
+    "all": (numbers(range(500)), numbers(range(499, -1, -1))),
+    "some": (numbers(range(1000)), numbers(range(500, 1800))),
+    "the last one": (numbers(range(400)), numbers(range(399, 799))),
 }
 
 

@@ -27,6 +27,7 @@ from colonnade.errors import ColonnadeError, OptionError, RingOverflow
 from colonnade.families import store
 from colonnade.families.training import train
 from colonnade.objective import metrics
+from tables import by_turns
 from test_exposure import opened_gradients, small_batches  # noqa: F401 (fixtures)
 from test_kept import Shelf, run
 from test_security import Recorder
@@ -96,8 +97,7 @@ CASES = {
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("kind", ["dense", "csr"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "kind"), by_turns(CASES, ("dense", "csr")))
 def test_encrypted_is_the_fixed_point_run_and_nearly_the_plain_one(case, kind, monkeypatch):
     """20 rounds or more."""
     into, active, algorithm, options = CASES[case]

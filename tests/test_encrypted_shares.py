@@ -17,6 +17,7 @@ from colonnade.engine.exposure import usual_batch
 from colonnade.engine.shared_coefficients import MODULUS, CoefficientShare, numbers_of, scaled, signed
 from colonnade.errors import ColonnadeError, OptionError, RunFailed
 from colonnade.families.training import train
+from tables import by_turns
 from test_encrypted import Lying, other_key, transcripts
 from test_kept import Shelf
 from training_programs import linear_job, part_of
@@ -89,8 +90,7 @@ def labels_for(model, classes=2):
 
 
 @pytest.mark.filterwarnings("ignore:.*standardise the columns", "ignore:order='sequential'")
-@pytest.mark.parametrize("kind", ["dense", "csr"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "kind"), by_turns(CASES, ("dense", "csr")))
 def test_the_weights_are_those_of_the_plain_run(case, kind):
     """Columns of very different sizes; the same batches, now that the first epoch is none of its own."""
     into, algorithm, options = CASES[case]

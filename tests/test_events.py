@@ -237,7 +237,10 @@ def test_a_run_that_was_killed_is_over(tmp_path):
     assert read(tmp_path / "nothing") == []
 
 
-@pytest.mark.parametrize(("rate", "hours"), [(1000, 1 / 12), (10, 24)])
+LENGTHS = [(1000, 1 / 60), (10, 6), *(pytest.param(*one, marks=pytest.mark.long) for one in ((1000, 1 / 12), (10, 24)))]
+
+
+@pytest.mark.parametrize(("rate", "hours"), LENGTHS)
 def test_a_long_run_leaves_a_small_file_that_has_the_last_of_everything(tmp_path, rate, hours):
     file, rounds = begun(tmp_path), int(rate * hours * 3600)
     for number in range(rounds):

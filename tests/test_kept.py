@@ -17,6 +17,7 @@ from colonnade.families.training import train
 from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.objective.losses import loss
 from colonnade.runtimes.wire import decode, encode
+from tables import by_turns
 from training_programs import linear_job, part_of
 
 RNG = np.random.default_rng(0)
@@ -84,16 +85,15 @@ ALGORITHMS = [
 ]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("algorithm", "sparse"), by_turns(ALGORITHMS, (False, True)), ids=str)
 def test_a_run_goes_on_to_the_same_bits(algorithm, sparse):
     whole, records = run(algorithm, [Shelf() for _ in range(3)], sparse=sparse)
     plain, again = run(algorithm, [None] * 3, sparse=sparse)
     assert (plain, again) == (whole, records)  # keeping changes nothing
-    sent = run.messages
+    sent, length = run.messages, length_of(algorithm, sparse)
     for crash in (0.3, 0.6, 0.95):
         shelves = [Shelf() for _ in range(3)]
-        clock = cn.Simulation(latency=0.01, faults=cn.Faults(crashes={"party2": crash * length_of(algorithm, sparse)}))
+        clock = cn.Simulation(latency=0.01, faults=cn.Faults(crashes={"party2": crash * length}))
         with pytest.raises(RunFailed):
             run(algorithm, shelves, sparse=sparse, on=clock)
         resumed, rest = run(algorithm, shelves, sparse=sparse, sum_="two-trees")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,16 +27,25 @@ MATHS = [
 TRANSPORT = modules("runtimes", "remote")
 
 
+@cache
+def said(path):
+    """(what a file imports, the names in its code, its own public classes), read once for all tests."""
+    tree, imports, names = ast.parse(path.read_text()), set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Import):
+            imports |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imports |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module or ""}
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return imports, names, classes
+
+
 def imported(module):
     path = SOURCE / (module.replace(".", "/") + ".py")
     path = path if path.exists() else SOURCE / module.replace(".", "/") / "__init__.py"
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module or ""}
-    return names
+    return said(path)[0]
 
 
 @pytest.mark.parametrize("module", MATHS)
@@ -100,8 +110,7 @@ def test_importing_loads_nothing_heavy():
 
 def test_no_pickle_and_no_unseeded_randomness():
     for path in SOURCE.rglob("*.py"):
-        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
-        assert "pickle" not in names, path
+        assert "pickle" not in said(path)[1], path
         assert "default_rng()" not in path.read_text(), path
 
 
@@ -137,9 +146,8 @@ def test_the_top_level_is_small():
 def test_no_two_classes_have_one_name():
     homes = {}
     for path in SOURCE.rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+        for name in said(path)[2]:
+            homes.setdefault(name, []).append(str(path.relative_to(SOURCE)))
     assert not {name: found for name, found in homes.items() if len(found) > 1}
 
 

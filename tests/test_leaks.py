@@ -73,6 +73,7 @@ from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 from colonnade.service.training import Keepers, take_part
 from colonnade.sums.base import SecureSum
 from colonnade.validation.shown import validation_leaks
+from tables import pairwise
 from test_job import GOOD, job
 from test_job_training import Plain, Source
 from test_kept import Shelf
@@ -245,7 +246,7 @@ CASES = [
 
 
 @ignored
-@pytest.mark.parametrize(("name", "sum_", "parties", "holders"), CASES)
+@pytest.mark.parametrize(("name", "sum_", "parties", "holders"), pairwise(CASES))
 def test_every_message_is_declared(name, sum_, parties, holders, monkeypatch):
     algorithm, rows = ALGORITHMS[name], ROWS
     if sum_ == "encrypted":

@@ -54,8 +54,18 @@ def scores(model, data, into):
     return model.score(*cn.split(X_test, y_test, into=into, seed=1))
 
 
-@pytest.mark.parametrize("into", [2, 8])
-@pytest.mark.parametrize("name", ["ucicreditcard_90", "a9a", "phishing"])
+# Each set once, and both numbers of parties; the other three are `make test-all`'s.
+LOGISTIC = {"ucicreditcard_90": 8, "a9a": 2, "phishing": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "into"),
+    [
+        pytest.param(name, into, marks=[] if LOGISTIC[name] == into else pytest.mark.long)
+        for name in LOGISTIC
+        for into in (2, 8)
+    ],
+)
 def test_logistic_regression_is_as_good_as_scikit_learns(recipes, name, into):
     """Default options, masked sums: within 0.15 points of accuracy."""
     data = X, y, X_test, y_test = table(recipes, name)
@@ -145,6 +155,7 @@ def test_a_party_four_times_slower_does_not_hurt_the_model(recipes):
     assert run(1.0, 0.25, asynchronous=False)[1] > 1.5 * run(1.0, 1.0, asynchronous=False)[1]
 
 
+@pytest.mark.long  # test_afsgd.py: blocks without labels stay frozen, and where they do the model is worse
 def test_frozen_blocks_lose_and_backward_updating_does_not(recipes):
     """VFB², Table 2: AFSVRG-VP with labels at half of the parties is visibly worse."""
     X, y, X_test, y_test = table(recipes, "ucicreditcard_90")

@@ -424,6 +424,7 @@ def test_fedbcd_rounds_in_short_form(tmp_path, capsys):
 
 
 @needs("ucicreditcard.npz")
+@pytest.mark.usefixtures("unpainted")
 def test_fedbcd_encrypted_in_short_form(tmp_path, capsys):
     out = tmp_path / "out"
     command = ["fedbcd-encrypted", "--data", str(DATA), "--out", str(out), "--quick", "--seed", "3"]
@@ -445,6 +446,7 @@ def test_fedbcd_encrypted_in_short_form(tmp_path, capsys):
 
 
 @needs("ucicreditcard.npz")
+@pytest.mark.usefixtures("unpainted")
 def test_fedbcd_ftl_in_short_form(tmp_path, capsys):
     pytest.importorskip("torch")
     out = tmp_path / "out"
@@ -521,6 +523,7 @@ OVER_ROWS = {
 }
 
 
+@pytest.mark.usefixtures("unpainted")
 @needs("mnist.npz")
 @pytest.mark.parametrize("name", OVER_ROWS)
 def test_a_short_form_over_rows(name, tmp_path, capsys):
@@ -620,6 +623,7 @@ def test_options_as_a_table_shows_them():
 
 
 @needs_data
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("name", WRITES)
 def test_a_short_form_runs_and_says_its_seed(name, tmp_path, capsys):
     said, text, tables = _short_form(name, DATA, tmp_path / "out", capsys)

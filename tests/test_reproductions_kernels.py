@@ -198,6 +198,7 @@ WRITES = {
 
 
 @needs_data
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("name", WRITES)
 def test_a_short_form_runs_and_says_its_seed(name, tmp_path, capsys):
     out = tmp_path / "out"

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import colonnade as cn
 from colonnade.sums import SUMS
 from contracts.everywhere import RUNTIMES
+from tables import by_turns
 
 
 def fitted(parties, **options):
@@ -96,8 +97,7 @@ def test_lines_between_machines_agree(data, into, algorithm, runtime):
     assert simulated.rounds_ == real.rounds_
 
 
-@pytest.mark.parametrize("into", [2, 3, 8])
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("into", "sparse"), by_turns([2, 3, 8], (False, True)))
 def test_every_sum_topology_and_network_gives_the_same_bits(data, into, sparse):
     X, y = data
     parties = cn.split(sp.csr_matrix(X) if sparse else X, y, into=into)

@@ -33,7 +33,7 @@ def parties(into, rows=ROWS, width=2):
     return [cn.Party(name, X, y if i == 0 else None) for i, (name, X) in enumerate(zip(NAMES, columns, strict=False))]
 
 
-@pytest.mark.parametrize("into", [2, 3, 4])
+@pytest.mark.parametrize("into", [2, 3, pytest.param(4, marks=pytest.mark.long)])
 def test_nothing_follows_from_what_a_party_sees(into):
     views, truth = looked_at(parties(into), rounds=2, polish=1)
     assert set(views) == set(NAMES[:into])

@@ -118,7 +118,7 @@ def test_one_step_is_the_gradient_of_the_whole():
         assert torch.allclose(after, before - 0.3 * gradient, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("Q", [15, 50, 100])
+@pytest.mark.parametrize("Q", [15, 50, pytest.param(100, marks=pytest.mark.long)])
 def test_many_local_steps_converge_from_representations_and_diverge_from_one_signal(Q):
     """Equation (9): with a frozen signal the target does not see how far it has come, and runs away."""
     algorithm = cn.FedBCD(**(WHOLE | {"epochs": 25, "step": 0.5}), local_steps=Q, patience=10**6)

@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from commands import start
+from commands import in_shells, start
 from ports import free_ports
 from report_contents import Strict
 from test_federation import LIMIT
@@ -19,10 +19,17 @@ DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"^```(python|sh)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def walk(pages, folder, job="loans/job.toml", *, together=2):
-    """Run the blocks of these pages in one folder, so many terminals at once, and return all that was said."""
-    place = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{place}{os.pathsep}{os.environ['PATH']}"}
+def walk(pages, folder, job="loans/job.toml", *, together=2, fresh=False):
+    """Run the blocks of these pages in one folder, so many terminals at once, and return all that was said.
+
+    fresh: each command in an interpreter of its own, as its users have it, and not forked.
+    """
+    commands = folder / ".commands"
+    commands.mkdir()
+    if not fresh:
+        in_shells(commands)
+    places = (commands, Path(sys.executable).parent, os.environ["PATH"])
+    environment = {**os.environ, "PATH": os.pathsep.join(map(str, places))}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     options = {
         "cwd": folder,
@@ -97,7 +104,7 @@ def test_three_clinics_in_fifteen_minutes(tmp_path):
 def test_two_companies_in_fifteen_minutes(tmp_path):
     page = (DOCS / "two-companies.md").read_text()
     assert [kind for kind, *_ in BLOCK.findall(page)].count("sh") >= 6
-    heard = walk(["two-companies.md"], tmp_path)
+    heard = walk(["two-companies.md"], tmp_path, fresh=True)
     shown = re.findall(r"^    (shop: .*)$", page, re.MULTILINE)
     assert len(shown) == 10
     assert "\n".join(shown) in heard  # as the page has it, in one piece

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import colonnade as cn
 from colonnade.errors import OptionError, PartySilent
 from colonnade.objective.penalties import L2
+from tables import by_turns
 
 RNG = np.random.default_rng(0)
 N, D, STRENGTH = 240, 12, 0.02
@@ -131,12 +132,12 @@ def test_asynchronous_training_under_every_sum_and_topology(sum_, topology):
     assert {traffic.rounds for traffic in model.traffic_.values()} == {6 * 30}  # everybody saw every exchange
 
 
-@pytest.mark.parametrize(
-    ("estimator", "more"),
-    [("svrg", {}), ("svrg", {"snapshot_every": 3}), ("saga", {}), ("saga", {"table": "start"})],
-)
-@pytest.mark.parametrize("sparse", [False, True])
-def test_asynchronous_training_reaches_the_optimum(estimator, more, sparse):
+WAYS = [("svrg", {}), ("svrg", {"snapshot_every": 3}), ("saga", {}), ("saga", {"table": "start"})]
+
+
+@pytest.mark.parametrize(("way", "sparse"), by_turns(WAYS, (False, True)))
+def test_asynchronous_training_reaches_the_optimum(way, sparse):
+    estimator, more = way
     parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=4, active=2)
     model = fit(estimator, parties, epochs=60, **more)
     assert objective(model, parties) - optimum() < 1e-6
@@ -179,12 +180,11 @@ def test_nobody_waits_for_a_party_that_falls_behind(estimator):
     assert twin.history_[-1]["time"] > 3 * slow.history_[-1]["time"]
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_straggler_reaches_the_optimum_too(sparse):
+@pytest.mark.parametrize(("estimator", "sparse"), by_turns(("svrg", "saga"), (False, True)))
+def test_a_straggler_reaches_the_optimum_too(estimator, sparse):
     parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=4, active=2)
     third = cn.Simulation(speeds={"party4": {"forward": 1.0, "backward": 1 / 3}}, seconds_per_nonzero=1e-5)
-    for estimator in ("svrg", "saga"):
-        assert objective(fit(estimator, parties, on=third, epochs=80), parties) - optimum() < 1e-6
+    assert objective(fit(estimator, parties, on=third, epochs=80), parties) - optimum() < 1e-6
 
 
 def test_staleness_is_bounded_and_reported():
@@ -261,9 +261,8 @@ def test_in_processes():
     assert objective(model, parties) - optimum() < 5e-3
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("estimator", ["svrg", "saga"])
-def test_threads_within_a_party(sparse, estimator):
+@pytest.mark.parametrize(("estimator", "sparse"), by_turns(("svrg", "saga"), (False, True)))
+def test_threads_within_a_party(estimator, sparse):
     """Parallel updates without locks lose a little now and then, and still end at the optimum."""
     parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=2, active=2)
     model = fit(estimator, parties, on=cn.Processes(), epochs=40, threads=3)

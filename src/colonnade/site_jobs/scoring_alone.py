@@ -99,8 +99,8 @@ def _serve(
 ) -> None:
     from colonnade.service.http import Server, token_in
 
-    token, metrics = token_in(party.folder / "http.token"), metrics_token(party)
-    server = Server(address, token, part.prepared, metrics_token=metrics, public=public)
+    token = token_in(party.folder / "http.token")
+    server = Server(address, token, part.prepared, metrics_token=metrics_token(party), public=public)
     counts = DailyCounts(party.folder)
 
     def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
