@@ -37,6 +37,11 @@ def test_any_schedule_ends_right(part):
     assert f"all{sum(found.values()):33}" in table(found, {})
 
 
+def test_who_dies_while_its_stream_rests_is_found_within_the_deadline():
+    # With flow="paper": it crashes while it has nothing to launch, and after that the others expect it to go on.
+    assert attempt(217) == ("AFSGD svrg, printed", "resumed", pytest.approx(0, abs=0.1), "")
+
+
 def test_schedules_have_all_kinds_of_faults():
     plans = [draw(seed) for seed in range(0, 40 * len(CASES), len(CASES))]
     faults = [clock.faults for plan in plans for clock in plan.clocks if clock.faults]

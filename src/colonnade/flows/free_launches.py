@@ -32,6 +32,9 @@ from colonnade.runtimes.net import Promise
 
 # What a stream has beside the numbers of launches.
 _LOOK, _CLOSE = -1, -2
+# Part of the deadline after which it is seen whether another's stream has a reason to be silent still; what is left of
+# the deadline is enough to find out who fell silent.
+_IDLE = 1 / 40
 
 
 class OwnDraws:
@@ -204,7 +207,7 @@ class FreeLaunches:
     async def next_of(self, holder: str) -> Any:
         """What another's stream has next; whoever has nothing to launch for now is not silent without a reason."""
         while self.idle(holder):
-            if found := await self.net.recv_within(holder, "launch", self.net.deadline):
+            if found := await self.net.recv_within(holder, "launch", _IDLE * self.net.deadline):
                 return found[0]
         return await self.net.recv(holder, "launch")
 
