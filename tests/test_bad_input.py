@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
+from colonnade.audit.auditing import Audit
 from colonnade.errors import (
     ColonnadeError,
     ColonnadeWarning,
     DataError,
+    InputError,
     LabelError,
     OptionError,
     PartyFailed,
     RingOverflow,
     SingleFeatureWarning,
 )
+from colonnade.timelines.timeline import Timeline
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((80, 6))
@@ -275,3 +280,16 @@ def test_a_crash_in_the_middle_of_training_names_party_and_step():
     with pytest.raises(ColonnadeError, match=r"party 'b' was silent .* at step 'scores' of round") as caught:
         cn.LogisticRegression(algorithm=QUICK, verbose=0).fit(*parts(), on=cn.Simulation(faults=faults, deadline=5))
     assert (caught.value.party, caught.value.step) == ("b", "scores")
+
+
+def test_frames_say_where_pandas_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    said = r"^{} needs pandas, which is not installed; pip install pandas$"
+    with pytest.raises(InputError, match=said.format(r"frame\(\)")):
+        Timeline().frame()
+    model = cn.LogisticRegression(protection="plain", algorithm=cn.FedBCD(epochs=1), verbose=0)
+    model.fit(*parts())
+    with pytest.raises(InputError, match=said.format(r"history_frame\(\)")):
+        model.history_frame()
+    with pytest.raises(InputError, match=said.format(r"to_frame\(\)")):
+        Audit(()).to_frame()

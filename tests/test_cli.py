@@ -178,3 +178,23 @@ def test_a_command_that_a_script_put_behind_it_ends_by_sigterm():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert "KeyboardInterrupt" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "near", "option"),
+    [
+        (["init", "loans", "--party", "bank,shop"], "; did you mean '--parties'?", "--parties"),
+        (["dashboard", "loans", "--as", "bank", "--prot=80"], "; did you mean '--port'?", "[--port "),
+        (["run", "job.toml", "--as", "bank", "--what"], "", "[--mpi]"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_options_of_its_command(capsys, given, near, option):
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    wrong = next(one for one in given if one.startswith(("--par", "--pro", "--wha")))
+    assert f"colonnade {given[0]}: error: unrecognized arguments: {wrong}" in said
+    assert said.endswith(f"{near}\n")
+    assert "did you mean" in said or not near
+    assert option in said  # the usage is the command's own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from colonnade.cli.main import main
-from test_federation import federation
+from test_federation import federation, write_tables
 
 NAMES = ("bank", "shop")
 
@@ -41,6 +41,24 @@ def test_a_slow_line_takes_longer_and_a_slow_partner_computes_more(job, capsys):
     assert lanes(slow)["shop"].count("█") > 20 > lanes(usual)["shop"].count("█")
 
 
+def test_sealed_training_counts_no_work_and_says_so(tmp_path, capsys):
+    folder = tmp_path / "loans"
+    assert main(["init", str(folder), "--parties", "bank,shop"]) == 0
+    write_tables(folder, NAMES)
+    capsys.readouterr()
+    sealed = str(folder / "job.toml")
+
+    def shown(*options):
+        assert main(["replay", sealed, "--as", "bank", *options]) == 0
+        return capsys.readouterr().out
+
+    usual = shown()
+    assert "no work was counted" in usual
+    assert "--slow changes nothing" in usual
+    assert "shares are good to compare" not in usual
+    assert shown("--slow", "shop=1e6") == usual
+
+
 def test_a_partner_that_falls_silent_is_named(job, capsys):
     assert main(["replay", job, "--as", "bank", "--crash", "shop=0.05"]) == 0
     assert "the run failed: party 'shop' was silent" in capsys.readouterr().out
@@ -51,7 +69,12 @@ def test_a_partner_that_falls_silent_is_named(job, capsys):
     [
         (["--slow", "shop"], "--slow takes PARTY=NUMBER, such as shop=4, got 'shop'"),
         (["--slow", "shop=0"], "--slow says 0 for 'shop', more than 0 is needed"),
-        (["--slow", "clinic=2"], "speeds names 'clinic', which is no party of this run"),
+        (["--slow", "clinic=2"], "--slow names 'clinic', and the parties of this job are 'bank', 'shop'; correct"),
+        (
+            ["--slow", "shp=2"],
+            "--slow names 'shp', and the parties of this job are 'bank', 'shop'; did you mean 'shop'?",
+        ),
+        (["--crash", "clinic=2"], "--crash names 'clinic', and the parties of this job are 'bank', 'shop'"),
         (["--columns", "shop=2.5"], "--columns says 2.5 columns for 'shop'; give a whole number"),
         (["--columns", "clinic=2"], "--columns names 'clinic'"),
         (["--crash", "shop=-1"], "must be >= 0, got -1"),

@@ -148,7 +148,10 @@ def test_a_number_with_a_fraction_may_be_written_without_one():
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(TomlError, match=r"there is no file '.*nowhere.toml'; give the path of a TOML file"):
         read(tmp_path / "nowhere.toml", PARTY)
-    with pytest.raises(TomlError, match="can't be read"):
+    with pytest.raises(TomlError, match=r" is a folder; give the path of a TOML file in it$"):
+        read(tmp_path, PARTY)
+    (tmp_path / "job.toml").write_text("")
+    with pytest.raises(TomlError, match=r" is a folder; give the path of a TOML file in it, such as '.*job.toml'$"):
         read(tmp_path, PARTY)
     with pytest.raises(TomlError, match="can't be read"):
         read("a\0b", PARTY)

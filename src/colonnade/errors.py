@@ -35,8 +35,10 @@ The sentences all have one shape: what was given, what is allowed, and what to d
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import inf
 from numbers import Integral, Real
+from typing import Any
 
 
 class ColonnadeError(Exception):
@@ -186,6 +188,14 @@ class ColonnadeWarning(UserWarning):
 
 class SingleFeatureWarning(ColonnadeWarning):
     """A party has a single feature, which FedBCD's Theorem 2 (d_k >= 2) does not protect."""
+
+
+def needed(module: str, what: str) -> Any:
+    """Return a module that nothing else here needs, or say who needs it and how to get it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise InputError(f"{what} needs {module}, which is not installed; pip install {module}") from None
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ from colonnade.attacks.case import COLUMNS, LABELS, PEOPLE, Attack, Case, Known
 from colonnade.audit.findings import MAX_ADVANTAGE, AuditFinding, judged
 from colonnade.audit.measures import Truth
 from colonnade.audit.registry import ATTACKS
+from colonnade.errors import needed
 from colonnade.notebooks.cells import TableCell
 
 _KNOWN = {COLUMNS: "rows", LABELS: "labels", PEOPLE: "people"}
@@ -51,7 +52,7 @@ class Audit(TableCell):
 
     def to_frame(self) -> Any:
         """Return the findings as a pandas frame, a row each."""
-        import pandas as pd
+        pd = needed("pandas", "to_frame()")
 
         facts = (
             "attack",

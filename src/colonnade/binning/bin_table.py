@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from colonnade.errors import needed
 from colonnade.notebooks.cells import TextCell
 from colonnade.tables.woe import Woe, information_values
 
@@ -49,7 +50,7 @@ class BinTable(TextCell):
 
     def frame(self) -> Any:
         """Return the table as a pandas data frame, one row per bin."""
-        import pandas as pd
+        pd = needed("pandas", "frame()")
 
         return pd.DataFrame(list(self), columns=list(WeighedBin._fields))
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from colonnade import __version__
 from colonnade.cli import organisation
@@ -40,13 +41,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _refuse(more: Sequence[str], parser: argparse.ArgumentParser, name: str) -> NoReturn:
+    """End with what is unknown, the option that is near it, and the usage of that command, which has all options."""
+    from colonnade.settings.settings import nearest
+
+    commands = next(one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    command: argparse.ArgumentParser = commands.choices[name]
+    allowed = [option for action in command._actions for option in action.option_strings]
+    wrong = next((one.partition("=")[0] for one in more if one.startswith("-")), "")
+    command.error(f"unrecognized arguments: {' '.join(more)}{nearest(wrong, allowed)}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; an error is one sentence on stderr and exit code 1."""
     parser = _parser()
     options, more = parser.parse_known_args(arguments)
     # Until 3.12 argparse takes names behind an option, as in `model promote job.toml --as bank ID`, for unknown ones.
     if more and (options.command != "model" or any(one.startswith("-") for one in more)):
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
+        _refuse(more, parser, options.command)
     if more:
         options.versions += more
     try:

@@ -39,15 +39,31 @@ def show_replay(options: argparse.Namespace, job: Job, party: PartyFile) -> None
     columns = {name: _whole(name, count) for name, count in _pairs("--columns", options.columns).items()}
     seen = replay_job(job, party, columns, _simulation(options, job))
     print(seen)
-    print("partners are made up, and work counts by what is touched: shares are good to compare, seconds a rough guess")
+    if seen.work:
+        told = "work counts by what is touched: shares are good to compare, seconds a rough guess"
+    else:  # products on shares touch no columns, so nobody would seem to compute, however slow
+        told = (
+            "no work was counted, as sealed training of linear models counts none: lines and messages are shown alone, "
+            "and --slow changes nothing"
+        )
+    print(f"partners are made up, and {told}")
     if options.out is not None:
         print(f"the page is {seen.save(options.out)}")
 
 
 def _simulation(options: argparse.Namespace, job: Job) -> Simulation:
     from colonnade.runtimes.simulation import Faults, Simulation
+    from colonnade.settings.settings import nearest
 
     slow, crashes = _pairs("--slow", options.slow), _pairs("--crash", options.crash)
+    for option, given in (("--slow", slow), ("--crash", crashes)):
+        for name in given:
+            if name not in job.parties:
+                names = tuple(job.parties)
+                raise OptionError(
+                    f"{option} names {name!r}, and the parties of this job are {', '.join(map(repr, names))}"
+                    f"{nearest(name, names) or '; correct it'}"
+                )
     for name, times in slow.items():
         if times <= 0:
             raise OptionError(f"--slow says {times:g} for {name!r}, more than 0 is needed; 4 is four times slower")

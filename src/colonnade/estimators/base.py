@@ -22,7 +22,7 @@ from colonnade.conventions.thresholds import ThresholdMixin
 from colonnade.data.party import Party
 from colonnade.data.together import check_together
 from colonnade.engine.exposure import ENCRYPTED
-from colonnade.errors import DataError, LabelError, MissingUntilFitted, NotFittedError, OptionError
+from colonnade.errors import DataError, LabelError, MissingUntilFitted, NotFittedError, OptionError, needed
 from colonnade.families import family
 from colonnade.families.checks import (
     all_labels,
@@ -262,7 +262,7 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin, Time
             The keys of the records are its columns.
         """
         self._check_fitted()
-        import pandas as pd
+        pd = needed("pandas", "history_frame()")
 
         return pd.DataFrame(self.history_)
 

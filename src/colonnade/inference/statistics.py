@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import ColonnadeWarning, OptionError
+from colonnade.errors import ColonnadeWarning, OptionError, needed
 from colonnade.inference.category_tests import CategoryTest, Levels, category_tests
 from colonnade.notebooks.cells import TableCell
 from colonnade.runtimes.net import Traffic
@@ -156,7 +156,7 @@ class Statistics(TableCell):
 
     def frame(self) -> Any:
         """Return the table as a pandas data frame, a row for each coefficient, by party and column."""
-        import pandas as pd
+        pd = needed("pandas", "frame()")
 
         rows = [((party, row.name), row[1:]) for party, table in self.coefficients.items() for row in table]
         if self.intercept is not None:

@@ -29,10 +29,18 @@ def read(path: str | Path, section: Section) -> Settings:
             content = file.read(_LARGEST + 1)
     except FileNotFoundError:
         raise TomlError(f"there is no file {str(path)!r}; give the path of a TOML file") from None
+    except IsADirectoryError:
+        raise TomlError(f"{str(path)!r} is a folder; give the path of a TOML file in it{_in(path)}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TomlError(f"{str(path)!r} can't be read ({reason}); give the path of a TOML file") from None
     return parse(content, section, path.name, path.absolute().parent)
+
+
+def _in(folder: Path) -> str:
+    """Return the file that was probably meant: commands take a job's file, and the dashboard its folder, too."""
+    job = folder / "job.toml"
+    return f", such as {str(job)!r}" if job.is_file() else ""
 
 
 def parse(content: bytes, section: Section, file: str = "", folder: Path | None = None) -> Settings:

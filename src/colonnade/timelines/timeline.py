@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from colonnade import private_files
-from colonnade.errors import OptionError, at_least
+from colonnade.errors import OptionError, at_least, needed
 from colonnade.runtimes.times import Times
 
 MOST = 1_000_000  # entries of a kind that are kept: a page of more of them is too large to be looked at
@@ -212,7 +212,7 @@ class Timeline:
 
     def frame(self) -> Any:
         """Return everything as a pandas data frame, one row per entry, sorted by its start."""
-        import pandas as pd
+        pd = needed("pandas", "frame()")
 
         rows: list[tuple[Any, ...]] = [("work", one.party, "", one.lane, one.start, one.end, 0) for one in self.work]
         rows += [("wait", one.party, one.sender, one.step, one.start, one.end, 0) for one in self.waits]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.data.party import Party
+from colonnade.errors import needed
 from colonnade.estimators.base import Estimator
 from colonnade.notebooks.cells import TextCell
 from colonnade.runtimes.net import Outcome, Runtime
@@ -114,7 +115,7 @@ class SearchResult(TextCell):
 
     def frame(self) -> Any:
         """Return `cv_results_` as a pandas data frame, one row per candidate."""
-        import pandas as pd
+        pd = needed("pandas", "frame()")
 
         return pd.DataFrame(self.cv_results_)
 
