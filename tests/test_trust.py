@@ -33,6 +33,17 @@ def refusal(shown, party="bank", by=SHOP):
     return None
 
 
+def test_a_certificate_in_other_bytes_is_not_taken():
+    whole = next(der for _ in range(64) if not (der := AUTHORITY.issue("bank").chain()[0])[-1] & 1)
+    length = len(x509.load_der_x509_certificate(whole).signature)
+    other = whole[: -length - 1] + b"\1" + whole[-length:]  # says that the last bit of the signature, a 0, is unused
+    assert fingerprint(x509.load_der_x509_certificate(other)) != fingerprint(x509.load_der_x509_certificate(whole))
+    by = OwnIdentity(SHOP)
+    assert by.believe((whole,), "bank")
+    with pytest.raises(HandshakeFailed, match=r"^its certificate is malformed$"):
+        by.believe((other,), "bank")
+
+
 # -- names -------------------------------------------------------------------------------------------------------------
 
 

@@ -66,9 +66,15 @@ def parse(chain: Sequence[bytes]) -> list[x509.Certificate]:
     if len(chain) > LONGEST_CHAIN or any(len(each) > LARGEST for each in chain):
         raise CertificateError(f"comes with more than {LONGEST_CHAIN} certificates of {LARGEST} bytes")
     try:
-        return [x509.load_der_x509_certificate(each) for each in chain]
+        found = [x509.load_der_x509_certificate(each) for each in chain]
+        # A signature is whole bytes. The library does not look at how many bits of the last one are said to be unused,
+        # so the same certificate could come in other bytes, and under another fingerprint.
+        whole = all(each.endswith(b"\0" + one.signature) for each, one in zip(chain, found, strict=True))
     except Exception:  # the library raises several kinds
-        raise CertificateError("is malformed") from None
+        whole = False
+    if not whole:
+        raise CertificateError("is malformed")
+    return found
 
 
 def dns_names(certificate: x509.Certificate) -> list[str]:
