@@ -275,6 +275,7 @@ def test_a_fresh_party_is_told_what_to_do(fresh, opened, name):
     ):
         text = Strict(site.page(path)).text
         assert sentence in text
+        assert "being verified" not in text  # there is no ledger to verify
         assert re.search(rf"colonnade (run|serve) job.toml --as {name}", text), path
 
 

@@ -96,6 +96,19 @@ def test_check_says_before_a_run_what_is_refused_in_it(tmp_path, capsys):
     assert "training a network model" in stored_words(family("torch"), "bank")
 
 
+@pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
+def test_check_says_where_memory_is_too_small_to_read_from_the_disk(tmp_path, capsys):
+    folder, *_ = trained(tmp_path, "logistic", "masked", more=short)
+    path = folder / "bank.toml"
+    text = path.read_text()
+    for memory, said in (("1kB", True), ("100MB", False)):
+        path.write_text(text.replace('source = "bank.csv"', f'source = "bank.csv"\nmemory = "{memory}"'))
+        main(["check", str(folder / "job.toml"), "--as", "bank"])
+        shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        assert ("if all rows are common: memory is" in shown) == said
+        assert ("allow that under [data]" in shown) == said
+
+
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("memory", [3_000, 60_000])
 def test_cells_are_those_of_the_table_in_memory(tmp_path, small, kind, memory):

@@ -122,7 +122,7 @@ def ledger_mark(ledger: LedgerState) -> Html:
     if ledger.trouble:
         return mark("not verified")
     if ledger.report is None:
-        return mark("being verified", "quiet")
+        return mark("being verified", "quiet") if ledger.busy else mark("nothing yet", "quiet")
     return mark("verified")
 
 

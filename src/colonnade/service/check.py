@@ -12,7 +12,7 @@ from colonnade import __version__, private_files
 from colonnade.binning.options import unweighed
 from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
-from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
+from colonnade.errors import ColonnadeError, DataError, OptionError, PartySilent, PolicyRefused
 from colonnade.families import family
 from colonnade.families.base import Family
 from colonnade.families.checks import stored_words
@@ -35,7 +35,7 @@ from colonnade.service.findings import Finding, tried
 from colonnade.service.table_source import column_names, how_prepared, sources
 from colonnade.service.tree_check import cells_and_ranges
 from colonnade.streams.loading import load
-from colonnade.streams.preparing import Storage
+from colonnade.streams.preparing import Storage, check_enough
 from colonnade.tables import preparation
 from colonnade.tables.near_levels import near_levels
 
@@ -70,9 +70,19 @@ def _table(kind: Family, party: PartyFile, rows: int, width: int, *, sparse: boo
     """Say how large the table is, and if it would be on the disk where the model is trained in memory alone."""
     found = [Finding("data", True, f"{rows:,} rows, {width} columns after preparation")]
     room = Storage.of(party.data, party.folder)
-    size = rows * width * (np.dtype(np.float64) if room.dtype is None else room.dtype).itemsize
-    if not (kind.reads_stored or sparse or room.holds(size)):
-        found.append(Finding("memory", None, f"if all rows are common: {stored_words(kind, party.name)}"))
+    each = np.dtype(np.float64 if room.dtype is None else room.dtype).itemsize
+    if sparse or room.holds(rows * width * each):
+        return found
+    words = ""
+    if not kind.reads_stored:
+        words = stored_words(kind, party.name)
+    elif party.engine is None:  # whose workers hold the rows otherwise
+        try:
+            check_enough(room, (rows, width), each)
+        except DataError as error:
+            words = str(error)
+    if words:
+        found.append(Finding("memory", None, f"if all rows are common: {words}"))
     return found
 
 

@@ -66,7 +66,7 @@ def prepared(learned: LearnedPreparation, table: Table, room: Storage, scratch: 
         out = np.empty(shape, dtype=first.dtype)
         _fill(learned, table, room, out, 0)
         return out
-    _check_enough(room, shape, first.dtype.itemsize)
+    check_enough(room, shape, first.dtype.itemsize)
     return _stored(learned, table, room, shape, first.dtype, scratch or Scratch(room.home))
 
 
@@ -115,7 +115,8 @@ def _kept(X: Any, room: Storage) -> Any:
     return X
 
 
-def _check_enough(room: Storage, shape: tuple[int, int], itemsize: int) -> None:
+def check_enough(room: Storage, shape: tuple[int, int], itemsize: int) -> None:
+    """Refuse a memory that is too small even to read prepared columns from the disk."""
     needed = needed_memory(shape[1], itemsize)
     if room.memory is not None and room.memory < needed:
         raise DataError(
